@@ -9,6 +9,8 @@ use pyo3::types::{PyString, PyType};
 
 use crate::errors::tried;
 use crate::once_cell::{Once, intern};
+pub(crate) use crate::runtime::origin::CallSite;
+use crate::runtime::origin::Line;
 use crate::runtime::{ByNumber, lock};
 
 /// Modules of this package, whose frames do not belong to the user's program.
@@ -16,14 +18,6 @@ const OURS: [&str; 2] = ["redlock._asyncio", "redlock._decorator"];
 
 /// The maximum number of known lines. A program that compiles code all the time would otherwise keep all of it.
 const MAX_KNOWN: usize = 256;
-
-/// A line of the user's program.
-struct Line {
-    file: String,
-    number: u32,
-    /// Whether an `ExitStack` runs it.
-    is_exit_stack: bool,
-}
 
 /// The line of an instruction. The code object is kept, so that no other one gets its address.
 struct Known {
@@ -64,24 +58,18 @@ impl Line {
         let file = code.getattr(intern!(py, "co_filename"))?;
         // A file name that is not UTF-8 contains surrogates.
         let file = file.cast::<PyString>()?.to_string_lossy().into_owned();
+        let name = code.getattr(intern!(py, "co_name"))?;
+        let function = name.cast::<PyString>()?.to_string_lossy().into_owned();
         let is_exit_stack = file.ends_with("contextlib.py");
         for range in code.call_method0(intern!(py, "co_lines"))?.try_iter()? {
             let (from, to, number): (i32, i32, Option<u32>) = range?.extract()?;
             if (from..to).contains(&instruction) {
-                return Ok(Self { file, number: number.unwrap_or(0), is_exit_stack });
+                let number = number.unwrap_or(0);
+                return Ok(Self { file, function, number, is_exit_stack });
             }
         }
-        Ok(Self { file, number: 0, is_exit_stack })
+        Ok(Self { file, function, number: 0, is_exit_stack })
     }
-}
-
-/// Where a lease was acquired.
-#[derive(Clone)]
-pub(crate) struct CallSite {
-    /// `None` if no Python code called.
-    line: Option<Arc<Line>>,
-    /// Whether a coroutine awaited the acquire.
-    pub(crate) is_awaited: bool,
 }
 
 impl CallSite {
@@ -94,11 +82,11 @@ impl CallSite {
     pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
         if frame.is_none() {
-            return Ok(Self { line: None, is_awaited: false });
+            return Ok(Self { line: None, is_awaited: false, context: None });
         }
         let code = frame.getattr(intern!(py, "f_code"))?;
         let line = Line::of(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
-        Ok(Self { line: Some(line), is_awaited: false })
+        Ok(Self { line: Some(line), is_awaited: false, context: None })
     }
 
     /// Whether an `ExitStack` calls.
@@ -113,16 +101,8 @@ impl<'py> FromPyObject<'_, 'py> for CallSite {
 
     fn extract(site: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let (code, instruction): (Bound<'py, PyAny>, i32) = site.extract()?;
-        Ok(Self { line: Some(Line::of(&code, instruction)?), is_awaited: true })
-    }
-}
-
-impl std::fmt::Display for CallSite {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.line {
-            Some(line) => write!(f, "{}:{}", line.file, line.number),
-            None => f.write_str("an unknown line"),
-        }
+        let line = Some(Line::of(&code, instruction)?);
+        Ok(Self { line, is_awaited: true, context: None })
     }
 }
 

@@ -11,6 +11,7 @@ use redlock::ffi::{self, NOT_REENTRANT, Owner};
 use crate::call_site::{CallSite, in_cell, warn};
 use crate::callbacks::Kept;
 use crate::errors::check;
+use crate::runtime::origin::{CallContext, Originating};
 use crate::runtime::{event_loop, exit, observe, wait};
 use crate::source::Recipe;
 
@@ -25,6 +26,8 @@ pub(crate) struct Caller {
     pub(crate) recipe: Arc<Recipe>,
     pub(crate) owner: Owner,
     pub(crate) call_site: CallSite,
+    /// Owns the context variables of the call site.
+    pub(crate) context: Option<CallContext>,
     pub(crate) began: Instant,
 }
 
@@ -37,6 +40,7 @@ impl Caller {
         F: Future + Send,
         F::Output: Send,
     {
+        let future = Originating::new(future, &self.call_site);
         let waited = wait::wait(py, future, |_| Ok(()));
         waited
             .and_then(|lease| wait::raise_injected(py).map(|()| lease))

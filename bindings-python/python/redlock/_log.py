@@ -14,9 +14,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
+    from contextvars import Context
     from typing import Any
 
-    Emit = Callable[[str, int, str, tuple[object, ...], dict[str, object]], None]
+    # The file, the line and the function of a call.
+    Line = tuple[str, int, str]
+    Emit = Callable[
+        [str, int, str, tuple[object, ...], dict[str, object], Line | None, Context | None], None
+    ]
     Subscriber = Callable[[str, str, dict[str, object]], None]
 
 TOPICS = ("acquire", "lease", "node", "client")
@@ -109,8 +114,10 @@ def _log(
     template: str,
     args: "tuple[Any, ...]",
     values: dict[str, object],
+    line: "Line | None",
 ) -> None:
-    record = logger.makeRecord(logger.name, level, "redlock", 0, template, args, None, "redlock")
+    file, number, function = line or ("redlock", 0, "redlock")
+    record = logger.makeRecord(logger.name, level, file, number, template, args, None, function)
     # Not as `extra`, which rejects a name that a custom record factory has set.
     for name, value in values.items():
         record.__dict__.setdefault(name, value)
@@ -118,13 +125,23 @@ def _log(
 
 
 def _emit(
-    topic: str, level: int, template: str, args: "tuple[Any, ...]", values: dict[str, object]
+    topic: str,
+    level: int,
+    template: str,
+    args: "tuple[Any, ...]",
+    values: dict[str, object],
+    line: "Line | None",
+    context: "Context | None",
 ) -> None:
     logger = _loggers[topic]
     try:
         # It may have changed since.
         if logger.isEnabledFor(level):
-            _log(logger, level, template, args, values)
+            if context is None:
+                _log(logger, level, template, args, values, line)
+            else:
+                # Filters and handlers read the request and the trace of the call from its context variables.
+                context.run(_log, logger, level, template, args, values, line)
     finally:
         if (subscriber := _subscribers.get(topic)) is not None:
             subscriber(topic, template.partition(" key=")[0], values)

@@ -14,11 +14,12 @@ use pyo3::prelude::*;
 use redlock::ffi::{self, Level, Owner, Record, Topic};
 use redlock::{LeaseHandle, LossReason};
 
-use crate::call_site::warn_in_drop;
+use crate::call_site::{CallSite, warn_in_drop};
 use crate::callbacks::Kept;
 use crate::caller::Caller;
 use crate::errors::{check, conclude, exception};
 use crate::registry;
+use crate::runtime::origin::CallContext;
 use crate::runtime::wait::send_and_wait;
 use crate::runtime::watch::Watch;
 use crate::runtime::{exit, lock};
@@ -53,6 +54,8 @@ pub(crate) struct Lease {
     kept: Option<Kept>,
     /// Names the client, and keeps its statistics readable.
     recipe: Arc<Recipe>,
+    /// The context variables of its acquire, for its log records.
+    context: Option<CallContext>,
 }
 
 impl Lease {
@@ -77,12 +80,14 @@ impl Lease {
         is_attached: bool,
     ) -> PyResult<Py<Self>> {
         let (lock, owner, kept) = (Arc::clone(&caller.lock), caller.owner, caller.kept.clone());
-        let recipe = Arc::clone(&caller.recipe);
+        let (recipe, context) = (Arc::clone(&caller.recipe), caller.context.clone());
         ffi::note_call_site(&hold, caller.call_site.clone());
         ffi::note_owner(&hold, owner);
         let (watches, entered, block, body) = Default::default();
-        let lease =
-            Self { hold, lock, owner, is_attached, watches, entered, block, body, kept, recipe };
+        #[rustfmt::skip]
+        let lease = Self {
+            hold, lock, owner, is_attached, watches, entered, block, body, kept, recipe, context,
+        };
         let lease = Bound::new(py, lease)?;
         registry::add(&lease.get().hold, lease.as_any())?;
         Ok(lease.unbind())
@@ -200,6 +205,8 @@ impl Drop for Lease {
                 ("left", format!("{left:.3}")),
             ],
             fields: Vec::new(),
+            call_site: ffi::call_site::<CallSite>(&self.hold)
+                .map(|site| Arc::new(site.clone()) as Arc<dyn ffi::CallSite>),
         });
     }
 }

@@ -12,6 +12,7 @@ use crate::caller::Caller;
 use crate::errors::internal;
 use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
+use crate::runtime::origin::Originating;
 use crate::runtime::spawn::{Call, spawn_call};
 use crate::runtime::{exit, lock};
 
@@ -57,7 +58,8 @@ impl Acquire {
             }
             Ok(py.None())
         };
-        let (loop_future, call) = spawn_call(py, self.core.acquire(), kept, converted)?;
+        let future = Originating::new(self.core.acquire(), &self.caller.call_site);
+        let (loop_future, call) = spawn_call(py, future, kept, converted)?;
         *lock(&self.call) = Some(call);
         Ok(loop_future)
     }

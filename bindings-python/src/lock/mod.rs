@@ -21,7 +21,7 @@ use crate::caller::{Caller, warn_of_loop};
 use crate::errors::{check, internal, invalid};
 use crate::lease::Lease;
 use crate::owner;
-use crate::runtime;
+use crate::runtime::{self, origin};
 use crate::source::{ClientSource, Numbered};
 
 use open_scopes::OpenScopes;
@@ -161,10 +161,12 @@ impl Lock {
     }
 
     /// The current caller and the lock that it tries to acquire.
-    fn caller(&self, py: Python<'_>, call_site: CallSite) -> PyResult<Caller> {
+    fn caller(&self, py: Python<'_>, mut call_site: CallSite) -> PyResult<Caller> {
         let (Numbered { kept, recipe, .. }, lock) = self.core(py)?;
         let (owner, began) = (owner::current(py)?, Instant::now());
-        Ok(Caller { lock, kept, recipe, owner, call_site, began })
+        let context = origin::capture(py)?;
+        call_site.context = context.as_ref().map(Arc::downgrade);
+        Ok(Caller { lock, kept, recipe, owner, call_site, context, began })
     }
 
     /// Begins an acquire within `wait`, or of one round without it. Warns if it would wait for itself.

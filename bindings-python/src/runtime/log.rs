@@ -1,12 +1,16 @@
 //! Passes log events of the core to `logging`. They go as plain data through the queue of [`LOG`] to
 //! `redlock._log`. That module sets the wanted levels here.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi::{self, Field, Level, Record, Topic};
 
 use super::dispatcher::LOG;
+use super::origin::{self, CallContext, CallSite, Line};
 use crate::once_cell::Once;
 
 /// The function that creates the loggers and returns the function that logs a record.
@@ -28,6 +32,7 @@ pub(crate) fn log_from(topic: &str, level: i64) -> PyResult<()> {
     let known = Topic::ALL.into_iter().find(|known| known.as_str() == topic);
     let topic = known.ok_or_else(|| PyValueError::new_err(topic.to_owned()))?;
     let levels = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+    origin::set_logged(topic, level <= i64::from(number(Level::Warn)));
     ffi::want(topic, levels.into_iter().find(|known| i64::from(number(*known)) >= level));
     Ok(())
 }
@@ -46,8 +51,19 @@ pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
 
 /// Queues a record, on the thread of the event. DEBUG records get less room, so that they do not displace warnings.
 fn leave(record: Record) {
+    let noted: Option<&dyn Any> = record.call_site.as_deref().map(|site| site as _);
+    let of_call = matches!(record.topic, Topic::Acquire | Topic::Lease);
+    let site = noted.and_then(|site| site.downcast_ref::<CallSite>()).cloned();
+    let site = site.or_else(|| of_call.then(origin::current).flatten());
+    // Upgraded here, because the lease may not exist any more when the record is logged.
+    let origin = site.map(|site| (site.context(), site.line));
     let share = if record.level == Level::Debug { 2 } else { 1 };
-    LOG.send_if_room(0, Box::new(move |py| emit(py, &record)), tell_of_dropped, share);
+    LOG.send_if_room(
+        0,
+        Box::new(move |py| emit(py, &record, origin.as_ref())),
+        tell_of_dropped,
+        share,
+    );
 }
 
 /// Reports the exception of a callback. Printing it may block, and must not delay other callbacks.
@@ -59,8 +75,11 @@ pub(super) fn report(error: PyErr) {
     LOG.send_if_room(0, Box::new(report), tell_of_dropped, 1);
 }
 
+/// The context variables and the line of a call.
+type Origin = (Option<CallContext>, Option<Arc<Line>>);
+
 /// Logs a record, on a Python thread.
-fn emit(py: Python<'_>, record: &Record) -> PyResult<()> {
+fn emit(py: Python<'_>, record: &Record, origin: Option<&Origin>) -> PyResult<()> {
     let Some(emit) = EMIT.get(py) else { return Ok(()) };
     let (mut args, values) = (Vec::new(), PyDict::new(py));
     for (name, part) in &record.parts {
@@ -81,7 +100,10 @@ fn emit(py: Python<'_>, record: &Record) -> PyResult<()> {
     }
     let (topic, level) = (record.topic.as_str(), number(record.level));
     let args = PyTuple::new(py, args)?;
-    emit.call1(py, (topic, level, record.percent_template(), args, values)).map(drop)
+    let (context, line) =
+        origin.map_or((None, None), |(context, line)| (context.as_deref(), line.as_ref()));
+    let line = line.map(|line| (&line.file, line.number, &line.function));
+    emit.call1(py, (topic, level, record.percent_template(), args, values, line, context)).map(drop)
 }
 
 fn tell_of_dropped(py: Python<'_>, count: u64) -> PyResult<()> {
@@ -91,8 +113,9 @@ fn tell_of_dropped(py: Python<'_>, count: u64) -> PyResult<()> {
         template: "{dropped} log records were dropped here: a handler of this log is too slow for them",
         parts: vec![("dropped", count.to_string())],
         fields: Vec::new(),
+        call_site: None,
     };
-    emit(py, &record)
+    emit(py, &record, None)
 }
 
 /// Converts to a `logging` level.

@@ -41,6 +41,7 @@ mod pending_calls;
 
 pub(crate) mod log;
 pub(crate) mod observe;
+pub(crate) mod origin;
 mod pipe;
 mod queue;
 mod waker;

@@ -14,11 +14,12 @@ use crate::clock::Instant;
 use crate::drivers;
 use crate::engine::Engine;
 use crate::error::{Error, LossReason, Result};
-use crate::lease::{CallSite, Lease, LeaseHandle, Owner, undo as undo_lease};
+use crate::lease::{Lease, LeaseHandle, Owner, undo as undo_lease};
 use crate::lock::Lock;
 use crate::node::Form;
 use crate::options::lock::{Request, Unit};
 use crate::primitive::{Kind, Side};
+use crate::telemetry::CallSite;
 
 /// One acquire of a binding, within one time budget.
 ///
@@ -155,7 +156,7 @@ pub fn fence(lease: &LeaseHandle) -> Option<u64> {
 /// Records where the lease was acquired, in the notation of the language. Later calls change nothing.
 pub fn note_call_site(lease: &LeaseHandle, call_site: impl CallSite) {
     // An earlier call recorded the same call site.
-    let _ = lease.0.call_site.set(Box::new(call_site));
+    let _ = lease.0.call_site.set(Arc::new(call_site));
 }
 
 /// The recorded call site, if it has this type.

@@ -244,9 +244,12 @@ impl State {
         }
     }
 
-    /// The span that events belong to.
+    /// The span that events belong to, or for a binding the call site of the acquire.
     pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
-        self.spans.get()?.log_context()
+        match self.spans.get() {
+            Some(spans) => spans.log_context(),
+            None => Some(LogContext::of_call(Arc::clone(self.call_site.get()?)).into()),
+        }
     }
 
     /// A log field that tells the end of an attached lease from the end of an acquired one.

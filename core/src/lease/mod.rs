@@ -29,7 +29,7 @@ pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
-pub use state::{CallSite, Owner};
+pub use state::Owner;
 pub(crate) use state::{Leases, State};
 #[cfg(test)]
 pub(crate) use status::Status;

@@ -7,8 +7,6 @@
 //! Reading a lease locks nothing ([`Term`]). Its changes lock [`Commands`], and the background thread waits for them.
 //! Never await, allocate, free, log or run a callback under that lock.
 
-use std::any::Any;
-use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -27,7 +25,7 @@ use crate::node::{Claim, Reply, Vote, Watch};
 use crate::options::lock::Request;
 use crate::quorum::{Nodes, Validity};
 use crate::runtime::{Made, lock};
-use crate::telemetry::{Counts, Logged, Spans, Throttle};
+use crate::telemetry::{CallSite, Counts, Logged, Spans, Throttle};
 
 /// What all leases of a client in this process share.
 pub(crate) struct Leases {
@@ -70,7 +68,7 @@ pub(crate) struct State {
     /// that could lock a mutex of the parent, or wake its threads.
     pub(crate) leases: Made<Arc<Leases>>,
     /// Where the lease was acquired, in the notation of its language. Only messages show it.
-    pub(crate) call_site: OnceLock<Box<dyn CallSite>>,
+    pub(crate) call_site: OnceLock<Arc<dyn CallSite>>,
     pub(crate) owner: OnceLock<Owner>,
     pub(super) spans: Made<OnceLock<Spans>>,
     term: Term,
@@ -350,11 +348,6 @@ pub(crate) struct Commands {
     /// The first extend replaces them.
     pub(super) votes: Vec<Reply<Vote>>,
 }
-
-/// Where a program acquired a lease, in the notation of its language. Only messages show it.
-pub trait CallSite: Any + Display + Send + Sync {}
-
-impl<T: Any + Display + Send + Sync> CallSite for T {}
 
 /// The thread or task that acquires or holds a lock in its process, if the language knows it.
 ///

@@ -6,9 +6,15 @@ pub(crate) mod log {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::telemetry::{Level, Topic};
+    use crate::telemetry::{CallSite, Level, Topic};
 
     pub(crate) struct LogContext;
+
+    impl LogContext {
+        pub(crate) fn of_call(_: Arc<dyn CallSite>) -> Self {
+            Self
+        }
+    }
 
     /// Accepts the same arguments as the macro of the log, so that callers need no condition.
     macro_rules! event {

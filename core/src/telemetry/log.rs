@@ -24,7 +24,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::Id;
 use tracing::{Dispatch, Span, dispatcher, info_span};
 
-use super::record::{self, Level, Record, Topic, Value};
+use super::record::{self, CallSite, Level, Record, Topic, Value};
 use crate::runtime::background::on_background;
 use crate::runtime::{Made, PerProcess, at_exit, delay_exit_while, lock};
 use crate::text::shown;
@@ -67,6 +67,16 @@ pub(crate) struct LogContext {
     pub(crate) span: Span,
     /// The parent of `span`.
     pub(crate) within: Span,
+    /// Where the lease of the event was acquired, for a binding.
+    call_site: Option<Arc<dyn CallSite>>,
+}
+
+impl LogContext {
+    /// The context of a binding's lease, which has no spans.
+    pub(crate) fn of_call(call_site: Arc<dyn CallSite>) -> Self {
+        let (span, within) = (Span::none(), Span::none());
+        Self { subscriber: None, span, within, call_site: Some(call_site) }
+    }
 }
 
 /// Passes a record to the subscriber, below the given span.
@@ -92,6 +102,7 @@ macro_rules! event {
                 template: $text,
                 parts: vec![$((stringify!($name), $crate::text::shown(&$part.to_string()))),*],
                 fields: vec![$((stringify!($field), $crate::telemetry::Value::from($value))),*],
+                call_site: None,
             };
             #[allow(unused_variables, unused_mut, unused_assignments, reason = "not every event has parts and fields")]
             let say: $crate::telemetry::log::Say = |record, span| {
@@ -147,7 +158,8 @@ pub(crate) fn spans_wanted() -> bool {
 }
 
 /// Queues an event for the log's thread. Never blocks, and never calls a subscriber's `event`.
-pub(crate) fn enqueue(record: Record, say: Say, context: Option<Arc<LogContext>>) {
+pub(crate) fn enqueue(mut record: Record, say: Say, context: Option<Arc<LogContext>>) {
+    record.call_site = context.as_ref().and_then(|context| context.call_site.clone());
     let Some(record) = record::pass(record) else { return };
     let is_kept = context.is_some();
     let context = context.unwrap_or_else(|| here().into());
@@ -209,7 +221,7 @@ pub(crate) fn here() -> LogContext {
     // If the subscriber panics here, the event has no span.
     let current = || catch_unwind(Span::current).unwrap_or_else(|_| Span::none());
     let span = if on_background() { Span::none() } else { current() };
-    LogContext { subscriber, span, within: Span::none() }
+    LogContext { subscriber, span, within: Span::none(), call_site: None }
 }
 
 /// The log of this process. `None` if the system has no thread for it.
@@ -305,6 +317,7 @@ impl Spans {
             subscriber: acquire.subscriber.clone(),
             span: acquire.within.clone(),
             within: Span::none(),
+            call_site: None,
         };
         let held = Self::new_span(within, |within| holds(within, &key(), token));
         // Dropped on the log's thread, because this may be the last reference.
@@ -322,7 +335,7 @@ impl Spans {
         let begun = catch_unwind(AssertUnwindSafe(|| {
             let outer = outer();
             let span = make(&outer.span);
-            LogContext { span, within: outer.span, subscriber: outer.subscriber }
+            LogContext { span, within: outer.span, subscriber: outer.subscriber, call_site: None }
         }));
         Self(begun.ok().map(|place| Box::new(Mutex::new(Some(Arc::new(place))))))
     }

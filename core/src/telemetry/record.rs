@@ -2,10 +2,11 @@
 //!
 //! A binding receives them on the thread where they occur, instead of `tracing`.
 
+use std::any::Any;
 use std::fmt::{self, Display, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::text::shown;
@@ -114,6 +115,11 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
+/// Where a program acquired a lease, in the notation of its language. Only messages show it.
+pub trait CallSite: Any + fmt::Debug + Display + Send + Sync {}
+
+impl<T: Any + fmt::Debug + Display + Send + Sync> CallSite for T {}
+
 /// One event.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -127,6 +133,8 @@ pub struct Record {
     pub parts: Vec<(&'static str, String)>,
     /// The fields.
     pub fields: Vec<(&'static str, Value)>,
+    /// Where the lease of the event was acquired, if the binding recorded it.
+    pub call_site: Option<Arc<dyn CallSite>>,
 }
 
 impl Record {
@@ -237,6 +245,7 @@ mod tests {
                 ("remaining_ms", None::<Duration>.into()),
                 ("dropped", 3.into()),
             ],
+            call_site: None,
         };
         assert_eq!(record.message(), "100 % of it {why}: so");
         assert_eq!(record.text(), "100 % of it {why}: so key=lock:a\\nb waited_ms=1.5 dropped=3");

@@ -1,0 +1,124 @@
+//! The origin of log records: the line of the program that made a call, and the call's context variables.
+//!
+//! A record may be made on a thread without the GIL, so the context is copied when a call begins, and only if records
+//! of calls are logged. The call, and then its lease object, own the copy. The core has a weak reference, so that the
+//! garbage collector sees every owner.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use pyo3::prelude::*;
+use redlock::ffi::Topic;
+
+use crate::once_cell::Once;
+
+/// A line of the user's program.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) file: String,
+    pub(crate) function: String,
+    pub(crate) number: u32,
+    /// Whether an `ExitStack` runs it.
+    pub(crate) is_exit_stack: bool,
+}
+
+/// A copy of the context variables of a call.
+pub(crate) type CallContext = Arc<Py<PyAny>>;
+
+/// Where a lease was acquired.
+#[derive(Clone, Debug)]
+pub(crate) struct CallSite {
+    /// `None` if no Python code called.
+    pub(crate) line: Option<Arc<Line>>,
+    /// Whether a coroutine awaited the acquire.
+    pub(crate) is_awaited: bool,
+    /// The context variables, while the call or its lease exists.
+    pub(crate) context: Option<Weak<Py<PyAny>>>,
+}
+
+impl CallSite {
+    /// The context variables, if they still exist. The caller drops them with the GIL.
+    pub(super) fn context(&self) -> Option<CallContext> {
+        self.context.as_ref()?.upgrade()
+    }
+}
+
+impl fmt::Display for CallSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.line {
+            Some(line) => write!(f, "{}:{}", line.file, line.number),
+            None => f.write_str("an unknown line"),
+        }
+    }
+}
+
+/// The topics whose records belong to calls, and whether each is logged.
+static LOGGED: [AtomicBool; Topic::ALL.len()] =
+    [const { AtomicBool::new(false) }; Topic::ALL.len()];
+
+/// Sets whether warnings of a topic are logged.
+pub(super) fn set_logged(topic: Topic, is_logged: bool) {
+    LOGGED[topic as usize].store(is_logged, Ordering::Relaxed);
+}
+
+/// Copies the context variables of the current call, if records of calls are logged.
+pub(crate) fn capture(py: Python<'_>) -> PyResult<Option<CallContext>> {
+    static COPY: Once<Py<PyAny>> = Once::new();
+    let is_logged = |topic: Topic| LOGGED[topic as usize].load(Ordering::Relaxed);
+    if !is_logged(Topic::Acquire) && !is_logged(Topic::Lease) {
+        return Ok(None);
+    }
+    COPY.import(py, "contextvars", "copy_context")?
+        .call0()
+        .map(|copy| Some(Arc::new(copy.unbind())))
+}
+
+thread_local! {
+    /// The call whose future this thread polls.
+    static CURRENT: RefCell<Option<CallSite>> = const { RefCell::new(None) };
+}
+
+/// The call whose future this thread polls. Its records are made within.
+pub(super) fn current() -> Option<CallSite> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// A future whose log records belong to a call.
+pub(crate) struct Originating<F> {
+    future: F,
+    /// `None` if records of calls are not logged.
+    call: Option<CallSite>,
+}
+
+impl<F> Originating<F> {
+    /// Makes the records of this future those of the call.
+    pub(crate) fn new(future: F, call: &CallSite) -> Self {
+        Self { future, call: call.context.is_some().then(|| call.clone()) }
+    }
+}
+
+impl<F: Future> Future for Originating<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: the future is never moved out of its field, and the other field is not pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        let _restored =
+            this.call.as_ref().map(|call| Restored(CURRENT.replace(Some(call.clone()))));
+        // SAFETY: as above.
+        unsafe { Pin::new_unchecked(&mut this.future) }.poll(cx)
+    }
+}
+
+/// Sets the earlier call again, also after a panic.
+struct Restored(Option<CallSite>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
