@@ -107,6 +107,10 @@ test-migration: build ## test against eight other lock libraries on the same key
 test-replay: build ## replay the test cases of other Node.js lock libraries (docs/contributing/replayed-tests.md)
 	node --test --test-reporter=spec $(wildcard tests/node/replay/*.test.mjs)
 
+.PHONY: test-manifests
+test-manifests: ## check the manifests of examples/kubernetes against the schemas of Kubernetes
+	@tests/manifests/run
+
 .PHONY: test-frameworks
 test-frameworks: build ## fetch FastAPI, Django, Celery, dramatiq, rq, Flask and others and test the recipes of docs/how-to
 	@tests/frameworks/setup

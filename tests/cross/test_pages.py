@@ -65,7 +65,7 @@ def programs() -> Iterator[object]:
 
 def test_how_to_says_which_pages_have_tabs() -> None:
     text = (ROOT / "docs/how-to/index.md").read_text()
-    listed = text.split("Five pages have no tabs:")[1].split("\n\n| task")[0]
+    listed = text.split("Six pages have no tabs:")[1].split("\n\n| task")[0]
     without = set()
     for page in sorted((ROOT / "docs/how-to").glob("*.md")):
         tabs = set(re.findall(r'^=== "(.*)"', page.read_text(), re.MULTILINE))
@@ -89,6 +89,7 @@ def test_readiness_probe_fails_within_the_guard(tmp_path: Path) -> None:
         done = subprocess.run(["sh", "-c", command], env={**os.environ, "PATH": path})
         found.append(done.returncode == 0)
     assert found == [False, False, True, True]
+    assert f'"{command}"' in (ROOT / "examples/kubernetes/servers.yaml").read_text()
 
 
 def test_every_block_is_run_by_some_test() -> None:
