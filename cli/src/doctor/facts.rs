@@ -123,9 +123,10 @@ pub(super) async fn gather(
     }
     let (purposes, commands): (Vec<_>, Vec<_>) =
         questions(&settings.key_prefix, name).into_iter().unzip();
-    let replies = ask_servers(client, commands).await?;
+    let again = ask_servers(client, vec![vec!["INFO".to_owned(), "server".to_owned()]]);
+    let (replies, again) = tokio::join!(ask_servers(client, commands), again);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let again = ask_servers(client, vec![vec!["INFO".to_owned(), "server".to_owned()]]).await?;
+    let (replies, again) = (replies?, again?);
     let nodes = replies.into_iter().zip(&again).zip(ping.nodes).zip(latencies).zip(urls);
     let nodes = nodes.map(|((((replies, again), ping), latency), url)| {
         node_facts(&purposes, (replies, again), (ping, latency), (url, now.as_secs_f64()))

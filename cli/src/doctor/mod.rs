@@ -108,9 +108,12 @@ fn show(facts: &Facts, findings: &[Finding]) {
         print(&format!("  why: {}", finding.why));
         print(&format!("  fix: {}", finding.fix));
     }
-    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+    let count = |severity: Severity| {
+        let count = findings.iter().filter(|finding| finding.severity == severity).count();
+        format!("{count} {}{}", severity.word(), if count == 1 { "" } else { "s" })
+    };
     let [errors, warnings, notes] = [Severity::Error, Severity::Warning, Severity::Note].map(count);
-    print(&format!("\n{errors} errors, {warnings} warnings, {notes} notes"));
+    print(&format!("\n{errors}, {warnings}, {notes}"));
 }
 
 /// A node in one line.

@@ -10,6 +10,7 @@ use crate::times;
 
 pub(super) fn quorum(facts: &Facts) -> Option<Finding> {
     let (needed, count) = (facts.nodes.len() / 2 + 1, facts.nodes.len());
+    let ready = facts.nodes.iter().filter(|node| node.ready_in == Some(Duration::ZERO)).count();
     match facts.ready_in {
         Some(Duration::ZERO) => None,
         Some(left) => found(
@@ -20,7 +21,7 @@ pub(super) fn quorum(facts: &Facts) -> Option<Finding> {
         ),
         None => found(
             (Error, "no-quorum"),
-            format!("less than {needed} of {count} nodes would grant a lock"),
+            format!("{ready} of {count} nodes would grant a lock, and {needed} must"),
             "No client can acquire a lock",
             "Fix the errors of the nodes below",
         ),

@@ -35,7 +35,7 @@ type Expected<'a> = (&'a str, &'a str, &'a str);
 const UNKNOWN_LOSS: Expected = ("note", "persistence", "unless appendfsync is always");
 
 /// What each set of nodes without enough votes has too.
-const NO_QUORUM: Expected = ("error", "no-quorum", "Fix the errors of the nodes");
+const NO_QUORUM: Expected = ("error", "no-quorum", "nodes would grant a lock, and");
 
 /// Runs the doctor. Checks that these are all findings, apart from that about a single node.
 fn expect(urls: &[String], options: &[&str], expected: &[Expected]) {
