@@ -153,7 +153,7 @@ lint: stubs ## check formats, lints, types and generated files
 	# The development build has another name: a panic for the tests. Some names exist for type checkers only, or not after the import.
 	# Functions with options take *args and **kwargs at runtime, for the text of their error. `with` over async classes is an error.
 	# Some coroutine functions are a `def` in the source, which reads the caller's line. At runtime, an alias of literals is not a union.
-	$(PY) -m mypy.stubtest redlock --allowlist <(printf '%s\n' 'redlock\._native\.(__all__|_panic_for_tests|configure|lock|rwlock|semaphore|(Async)?Lock\.acquire|(Async)?RwLock\.(read|write|__a?enter__|__a?exit__)|(Async)?Redlock\.(__new__|lock|rwlock|semaphore))' 'redlock\._native\.(Async\w+\.__|(Lease|Redlock)\.__a)(enter|exit)__' 'redlock\._asyncio\.AsyncLock\.(acquire|attach|try_acquire)' 'redlock\._asyncio\.(Async)?Lock\.__aenter__' 'redlock\._client\.AsyncRedlock\.attach' 'redlock\._log\.(Emit|Line|Subscriber)' 'redlock\.types\.(ErrorCode|LossReason|NodeState)')
+	$(PY) -m mypy.stubtest redlock --allowlist <(printf '%s\n' 'redlock\._native\.(__all__|_panic_for_tests|configure|lock|once|rwlock|semaphore|(Async)?Lock\.acquire|(Async)?RwLock\.(read|write|__a?enter__|__a?exit__)|(Async)?Redlock\.(__new__|lock|once|rwlock|semaphore))' 'redlock\._native\.(Async\w+\.__|(Lease|Redlock)\.__a)(enter|exit)__' 'redlock\._asyncio\.AsyncLock\.(acquire|attach|try_acquire)' 'redlock\._asyncio\.(Async)?Lock\.__aenter__' 'redlock\._client\.AsyncRedlock\.attach' 'redlock\._once\.AsyncOnce\.run' 'redlock\._log\.(Emit|Line|Subscriber)' 'redlock\.types\.(ErrorCode|LossReason|NodeState)')
 	npm run --silent types
 	npm run --silent lint
 

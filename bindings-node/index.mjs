@@ -16,6 +16,8 @@ export const {
   lock,
   onLog,
   onWarning,
+  Once,
+  once,
   QuorumUnavailable,
   Redlock,
   RwLock,

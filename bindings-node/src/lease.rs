@@ -10,9 +10,10 @@ use crate::outcome::Outcome;
 use crate::runtime::{Runtime, ThreadState};
 
 impl ThreadState {
-    /// Releases the lease. The request is sent together with the calls around it.
-    pub(crate) fn release(&self, slot: u32, id: i64) {
-        match self.held.with_lease(id, LeaseHandle::release) {
+    /// Releases the lease, after a body that `completed` with success or not. The request is sent together with the
+    /// calls around it.
+    pub(crate) fn release(&self, slot: u32, id: i64, completed: bool) {
+        match self.held.with_lease(id, |lease| ffi::release(lease, completed)) {
             Some(release) => {
                 let outcome = move |done: Result<_, _>| {
                     done.map_or_else(Outcome::Failed, |()| Outcome::Released(id))

@@ -42,6 +42,12 @@ pub fn semaphore_options() -> Vec<OptionRow> {
     Described::Semaphore.rows().map(OptionRow::from).collect()
 }
 
+/// Returns the options of a run that happens once.
+#[napi(catch_unwind)]
+pub fn once_options() -> Vec<OptionRow> {
+    Described::Once.rows().map(OptionRow::from).collect()
+}
+
 /// Returns the options of a side of a read/write lock.
 #[napi(catch_unwind)]
 pub fn side_options(shared: bool) -> Vec<OptionRow> {
@@ -88,7 +94,11 @@ pub(crate) fn default_trust(given: &Object<'_>) -> napi::Result<Option<DefaultTr
 
 /// Reads the options of a lock from an object whose names and types are checked.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
-    let described = Described::of(given.get("shared")?, given.has_named_property("limit")?);
+    let described = Described::of(
+        given.get("shared")?,
+        given.has_named_property("limit")?,
+        given.has_named_property("remember")?,
+    );
     read_options(LockArgs::of_lock(Unit::Milliseconds), described.rows(), given, None)
 }
 

@@ -23,7 +23,8 @@ pub(crate) struct Ended {
 
 /// The outcome of a call.
 pub enum Outcome {
-    /// A lease, which is stored under the number of the call. None if a single round was not enough.
+    /// A lease, which is stored under the number of the call. None if a single round was not enough, or if a
+    /// run is remembered.
     Acquired(redlock::Result<Option<redlock::Lease>>),
     /// An attached lease, which another process may hold too. It is not released if JavaScript no longer waits for it.
     Attached(redlock::LeaseHandle),

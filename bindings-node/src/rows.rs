@@ -41,7 +41,7 @@ pub enum Operation {
     /// Acquires a lock with an option set. The names are a side value. The argument is `wait`, by default that of the
     /// lock.
     Acquire,
-    /// Releases a lease.
+    /// Releases a lease. The argument is a number after a body that succeeded.
     Release,
 }
 

@@ -61,7 +61,9 @@ fn send(thread: &ThreadState, rows: u32, names: impl Fn(u32) -> napi::Result<Nam
         };
         let begin = || match call.operation {
             Some(Operation::Acquire) => acquire(),
-            Some(Operation::Release) => thread.release(call.slot, call.target),
+            Some(Operation::Release) => {
+                thread.release(call.slot, call.target, call.argument.is_some());
+            }
             None => thread.enqueue(call.slot, async { Outcome::Broken }),
         };
         // A call that panics must not stop the others from being sent.

@@ -5,10 +5,10 @@
  * describes them:
  *
  * - `load` loads the native binary.
- * - `client` has `Redlock`, `onLog`, and the default client with `lock`, `semaphore`, `rwlock`, `withLock` and
+ * - `client` has `Redlock`, `onLog`, and the default client with `lock`, `semaphore`, `rwlock`, `once`, `withLock` and
  *   `configure`.
  * - `compat` reads the settings of the clients of other packages.
- * - `lock` has `Lock` and `RwLock`, `scope` runs a body under a lock, and `lease` has `Lease`.
+ * - `lock` has `Lock`, `RwLock` and `Once`, `scope` runs a body under a lock, and `lease` has `Lease`.
  * - `runtime` exchanges calls and outcomes with the native part.
  * - `telemetry` publishes events and warnings.
  * - `options` checks arguments, `errors` has the error classes, and `platform` contains what depends on Node.js.
@@ -17,7 +17,7 @@
 import "./load/load.js";
 
 export { Redlock } from "./client/client.js";
-export { configure, lock, rwlock, semaphore, withLock } from "./client/default.js";
+export { configure, lock, once, rwlock, semaphore, withLock } from "./client/default.js";
 export { type LogOptions, onLog } from "./client/log.js";
 export {
   ClientClosed,
@@ -36,6 +36,7 @@ export {
 } from "./errors/errors.js";
 export { Lease } from "./lease/lease.js";
 export { Lock } from "./lock/lock.js";
+export { Once } from "./lock/once.js";
 export { RwLock } from "./lock/rwlock.js";
 export type { Inspection, NodeInspection, NodePing, Ping, Stats } from "./native.js";
 export type { AddressFunction, AddressMap, ServerAddress } from "./options/address-map.js";
@@ -43,13 +44,14 @@ export type { Credentials, CredentialsSource } from "./options/credentials.js";
 export type {
   AcquireOptions,
   LockOptions,
+  OnceOptions,
   ReaderOptions,
   RedlockOptions,
   SemaphoreOptions,
   TryAcquireOptions,
   UsingOptions,
 } from "./options/options.js";
-export type { Body } from "./scope/body.js";
+export type { Body, OnceResult } from "./scope/body.js";
 export type { LockConnection, LockEnd, LockRenewal } from "./telemetry/events.js";
 export type { LogEvent, LogLevel, LogListener } from "./telemetry/log.js";
 export type { LockCall, LockLoss } from "./telemetry/trace.js";

@@ -300,6 +300,9 @@ export declare enum Notice {
   AddressMap = -5,
 }
 
+/** Returns the options of a run that happens once. */
+export declare function onceOptions(): Array<OptionRow>
+
 /** What a call does. */
 export declare enum Operation {
   /**
@@ -307,7 +310,7 @@ export declare enum Operation {
    * lock.
    */
   Acquire = 0,
-  /** Releases a lease. */
+  /** Releases a lease. The argument is a number after a body that succeeded. */
   Release = 1,
 }
 

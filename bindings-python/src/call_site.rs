@@ -14,7 +14,7 @@ use crate::runtime::origin::Line;
 use crate::runtime::{ByNumber, lock};
 
 /// Modules of this package, whose frames do not belong to the user's program.
-const OURS: [&str; 2] = ["redlock._asyncio", "redlock._decorator"];
+const OURS: [&str; 3] = ["redlock._asyncio", "redlock._decorator", "redlock._once"];
 
 /// The maximum number of known lines. A program that compiles code all the time would otherwise keep all of it.
 const MAX_KNOWN: usize = 256;

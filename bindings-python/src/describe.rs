@@ -251,8 +251,7 @@ functions! {
     renew: "bool | None",
     /// - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
     max_hold: "float | datetime.timedelta | None",
-    /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
-    ///   `ttl` or `max_hold`. Default 0.
+    /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
     min_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
     ///   with `fsync` min(2, ttl / 5).
@@ -305,7 +304,7 @@ functions! {
     ///   limit.
     max_hold: "float | datetime.timedelta | None",
     /// - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
-    ///   `min_hold=1`, at most `limit` leases begin in any second. Must not exceed `ttl` or `max_hold`. Default 0.
+    ///   `min_hold=1`, at most `limit` leases begin in any second. Default 0.
     min_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
     ///   with `fsync` min(2, ttl / 5).
@@ -376,8 +375,7 @@ side! {
     renew: "bool | None",
     /// - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
     max_hold: "float | datetime.timedelta | None",
-    /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
-    ///   `ttl` or `max_hold`. Default 0.
+    /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
     min_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
     ///   with `fsync` min(2, ttl / 5).

@@ -22,6 +22,7 @@ mod classes;
 mod describe;
 mod pickle;
 
+mod once;
 mod rwlock;
 
 mod client;
@@ -86,11 +87,13 @@ mod _native {
     use crate::lock::acquire::Acquire;
     #[pymodule_export]
     use crate::lock::async_lock::AsyncLock;
+    #[pymodule_export]
+    use crate::once::{AsyncOnce, Once, once};
     #[cfg(feature = "panics")]
     #[pymodule_export]
     use crate::panic::_panic_for_tests;
     #[pymodule_export]
-    use crate::pickle::{unpickled_client, unpickled_lock, unpickled_rwlock};
+    use crate::pickle::{unpickled_client, unpickled_lock, unpickled_once, unpickled_rwlock};
     #[pymodule_export]
     use crate::runtime::async_backends::set_trio;
     #[pymodule_export]

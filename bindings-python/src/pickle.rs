@@ -15,6 +15,7 @@ use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
 use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
+use crate::once::{AsyncOnce, Once};
 use crate::options::{client_args, lock_args};
 use crate::rwlock::{AsyncRwLock, RwLock};
 use crate::source::{ClientSource, Numbered};
@@ -105,6 +106,24 @@ impl AsyncRwLock {
     fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
         let _ = memo;
         slf
+    }
+}
+
+#[pymethods]
+impl Once {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let parts = (self.lock.clone_ref(py), false);
+        (py.import(HERE)?.getattr("_once")?, parts).into_pyobject(py)
+    }
+}
+
+#[pymethods]
+impl AsyncOnce {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let parts = (self.lock.clone_ref(py), true);
+        (py.import(HERE)?.getattr("_once")?, parts).into_pyobject(py)
     }
 }
 
@@ -206,7 +225,8 @@ pub(crate) fn unpickled_lock(
     let source = client
         .map_or(ClientSource::Default, |client| ClientSource::Client(client.get().client.clone()));
     let shared = options.get_item("shared")?.map(|shared| shared.extract()).transpose()?;
-    let described = Described::of(shared, options.contains("limit")?);
+    let described =
+        Described::of(shared, options.contains("limit")?, options.contains("remember")?);
     let found = of_table(&described.rows().collect::<Vec<_>>(), options)?;
     let given = found.iter().filter(|(name, _)| *name != "shared");
     let given: Vec<_> = given.map(|(name, value)| (*name, value.as_ref())).collect();
@@ -224,6 +244,20 @@ pub(crate) fn unpickled_lock(
 pub(crate) fn unpickled_rwlock(py: Python<'_>, writer: &Bound<'_, Lock>) -> PyResult<RwLock> {
     let (source, names) = writer.get().parts(py);
     RwLock::make(py, source, names)
+}
+
+/// Returns the run of a pickle, whose lock this is.
+#[pyfunction]
+#[pyo3(name = "_once", signature = (lock: "Lock", is_async: "bool") -> "Once | AsyncOnce")]
+pub(crate) fn unpickled_once(
+    py: Python<'_>,
+    lock: Py<Lock>,
+    is_async: bool,
+) -> PyResult<Py<PyAny>> {
+    if is_async {
+        return Ok(Py::new(py, AsyncOnce { lock })?.into_any());
+    }
+    Ok(Py::new(py, Once { lock })?.into_any())
 }
 
 /// Returns the options that were set, as Python values.

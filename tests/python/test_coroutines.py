@@ -84,6 +84,7 @@ IMMEDIATE = {
     "lock",
     "semaphore",
     "rwlock",
+    "once",
     "read",
     "write",
     "ensure_held",

@@ -34,6 +34,7 @@ mod labels;
 mod limit;
 mod load;
 mod min_hold;
+mod once;
 mod options;
 mod permanent_errors;
 mod ping;

@@ -98,21 +98,51 @@ async fn release_ends_the_attached_lease_of_another_client() {
     release_ends_both(client(&five), client(&five), longest).await;
 }
 
+/// A process that dies leaves the key for its TTL, and a release keeps it for longer.
 #[tokio::test]
-async fn refuses_lifetimes_below_min_hold() {
-    let redlock = Redlock::builder(["memory://tick-rules"]).build().unwrap();
-    let second = Duration::from_secs(1);
-    let lock = redlock.lock("tick").ttl(second).min_hold(second);
-    let lease = lock.acquire().await.unwrap();
-    for error in [
-        lock.clone().min_hold(second * 2).acquire().await.unwrap_err(),
-        lock.clone().max_hold(second / 2).acquire().await.unwrap_err(),
-        lease.extend(second / 2).await.unwrap_err(),
+async fn release_keeps_the_key_beyond_its_ttl() {
+    let server = Server::start();
+    let day = Duration::from_secs(86_400);
+    let redlock = client([&server]);
+    for lock in [
+        redlock.lock("tick").ttl(TTL).min_hold(day),
+        redlock.lock("tick").ttl(TTL).min_hold(day).max_hold(TTL),
+        // Each permit is a key.
+        redlock.semaphore("tick", 1).ttl(TTL).min_hold(day),
     ] {
-        let text = error.to_string();
-        assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
-        assert!(text.contains("min_hold must be at most"), "{text}");
+        let lease = lock.acquire().await.unwrap();
+        let key = lease.keys()[0].clone();
+        assert!((1..=20_000).contains(&remaining_ttl(&server, &key)));
+        lease.release().await.unwrap();
+        assert!(remaining_ttl(&server, &key) > 86_000_000, "{key}");
+        assert!(lock.force_release().await.unwrap());
     }
+    // A renewal does not shorten what a release keeps.
+    let lock = redlock.lock("tick").ttl(TTL).min_hold(TTL / 2);
+    let lease = lock.acquire().await.unwrap();
+    lease.extend(millis(2000)).await.unwrap();
+    // As a node has it that was healed since.
+    server.ask("PEXPIRE lock:tick 1500");
+    lease.release().await.unwrap();
+    assert!(remaining_ttl(&server, "lock:tick") > 9_000);
+}
+
+/// Some nodes may still have the keys of a lost lease. Its release must not block them for longer than their TTL.
+#[tokio::test]
+async fn release_of_a_lost_lease_keeps_no_key_longer() {
+    let three = servers(3);
+    let redlock = client(&three);
+    let lock = redlock.lock("tick").ttl(TTL).min_hold(TTL * 9);
+    let lease = lock.acquire().await.unwrap().into_handle();
+    eventually("all granted", || three.iter().all(|it| it.ask("EXISTS lock:tick") == ":1")).await;
+    for taken in &three[1..] {
+        taken.ask("SET lock:tick other PX 60000");
+    }
+    tokio::time::timeout(TTL, lease.lost()).await.unwrap();
+    assert_eq!(lease.release().await.unwrap_err().kind(), ErrorKind::Lost);
+    eventually("released", || three[0].ask("GET lock:tick").starts_with("kept:")).await;
+    let left = remaining_ttl(&three[0], "lock:tick");
+    assert!((1..=20_000).contains(&left), "{left}");
 }
 
 /// The key was deleted by hand. The error tells the waiter what to do.

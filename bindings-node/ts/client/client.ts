@@ -1,17 +1,17 @@
 /** The client, which combines nodes and options. */
-
 import { readClients } from "../compat/existing.js";
 import { InvalidOption } from "../errors/errors.js";
 import type { Lease } from "../lease/lease.js";
 import { leasesOf } from "../lease/lease-list.js";
 import { awaitScopeEnd } from "../lease/scope-end.js";
 import { Lock } from "../lock/lock.js";
-import { Locks } from "../lock/locks.js";
+import { type ClientParts, Locks } from "../lock/locks.js";
+import { Once } from "../lock/once.js";
 import { RwLock } from "../lock/rwlock.js";
 import { NativeClient, type Ping, type Stats } from "../native.js";
-import type { CallbacksHandle } from "../options/callbacks.js";
 import type {
   LockOptions,
+  OnceOptions,
   RedlockOptions,
   SemaphoreOptions,
   ShownOptions,
@@ -19,6 +19,7 @@ import type {
 } from "../options/options.js";
 import {
   CLIENT,
+  checkOnce,
   checkOptions,
   checkSemaphore,
   LOCK,
@@ -42,16 +43,6 @@ import { type Body, bodyOf } from "../scope/body.js";
 
 const UNCLONEABLE = uncloneable("a client", "Create a new one there");
 
-/** The private state of a client. */
-interface Parts {
-  native: NativeClient;
-  /** Keeps the functions of the options alive for the client's connections. */
-  keepAlive: CallbacksHandle | undefined;
-  /** The options that `toJSON` shows. The options themselves may contain secrets. */
-  shown: ShownOptions;
-  locks: Locks;
-}
-
 /**
  * A client for one set of Redis nodes. It is cheap to share and connects at the first use.
  *
@@ -64,7 +55,7 @@ interface Parts {
 export class Redlock {
   /** @internal */
   readonly uncloneable = UNCLONEABLE;
-  readonly #parts: Parts;
+  readonly #parts: ClientParts;
 
   /**
    * Creates a client.
@@ -84,7 +75,7 @@ export class Redlock {
   }
 
   /** Returns the state of a client. Throws if a method was called on another object. */
-  static #partsOf(client: Redlock): Parts {
+  static #partsOf(client: Redlock): ClientParts {
     if (isObject(client) && #parts in client) return client.#parts;
     throw wrongReceiver("Redlock", client);
   }
@@ -175,6 +166,23 @@ export class Redlock {
   rwlock(name: string, none?: unknown): RwLock {
     const { locks } = Redlock.#partsOf(this);
     return new RwLock(name, (names, options) => locks.create(names, options), none);
+  }
+
+  /**
+   * Creates a run that happens once in the time `remember`, over all clients. Sends nothing.
+   *
+   * It runs under the lock of this name, whose key is kept after a success. Do not use the name for a lock.
+   * @param name The name.
+   * @param options Options of the run. `remember` is required.
+   * @throws `InvalidOption` for an invalid name or option.
+   * @example
+   * ```js
+   * await client.once("payment:42", { remember: 86_400_000 }).run(() => 7); // { ran: true, value: 7 }
+   * ```
+   */
+  once(name: string, options: OnceOptions): Once {
+    const list = nameList(name, "the name", "once()");
+    return new Once(Redlock.#partsOf(this).locks.create<false>(list, checkOnce(options)));
   }
 
   /** @internal node-redlock has this method. The error says what to write instead. */

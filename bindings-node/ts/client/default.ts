@@ -3,16 +3,19 @@
 import { CallSites } from "../lease/call-sites.js";
 import { BoundLock, isAlwaysValid, OptionCache, SharedOptions } from "../lock/bound-lock.js";
 import { Lock } from "../lock/lock.js";
+import { Once } from "../lock/once.js";
 import { RwLock } from "../lock/rwlock.js";
 import { checkLock } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
 import {
   CONFIGURE,
+  checkOnce,
   checkOptions,
   checkSemaphore,
   LOCK,
   type LockOptions,
   nativeOptions,
+  type OnceOptions,
   type RedlockOptions,
   type SemaphoreOptions,
   USING,
@@ -106,6 +109,22 @@ export function semaphore(name: string, options: SemaphoreOptions): Lock<false> 
 export function rwlock(name: string): RwLock;
 export function rwlock(name: string, none?: unknown): RwLock {
   return new RwLock(name, createLock, none);
+}
+
+/**
+ * Creates a run of the default client, which is looked up at each call. It happens once in the time `remember`, over
+ * all clients.
+ * @param name The name.
+ * @param options Options of the run. `remember` is required.
+ * @throws `InvalidOption` for an invalid name or option.
+ *
+ * @example
+ * ```js
+ * await once("payment:42", { remember: 86_400_000 }).run(() => 7); // { ran: true, value: 7 }
+ * ```
+ */
+export function once(name: string, options: OnceOptions): Once {
+  return new Once(createLock<false>(nameList(name, "the name", "once()"), checkOnce(options)));
 }
 
 /** The option sets of the default client. */

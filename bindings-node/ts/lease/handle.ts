@@ -162,18 +162,19 @@ export class LeaseHandle implements Watched {
     this.#ttl = this.ttl;
   }
 
-  release(none: unknown): Promise<void> {
-    if (!hasSubscribers("release")) return this.#release(none);
-    return traced("release", this.#lock, () => this.#release(none));
+  /** Releases the lease, after a body that `completed` with success or not. */
+  release(none: unknown, completed = false): Promise<void> {
+    if (!hasSubscribers("release")) return this.#release(none, completed);
+    return traced("release", this.#lock, () => this.#release(none, completed));
   }
 
-  #release(none: unknown): Promise<void> {
+  #release(none: unknown, completed: boolean): Promise<void> {
     return new Promise((resolve) => {
       if (none !== undefined) rejectSignal(none, "release()");
       if (this.#failure) return resolve(failing(new Failed(this.#failure)));
       if (this.#released) return resolve();
       this.#storeValues();
-      release(this.id, (outcome) => {
+      const receive = (outcome: unknown) => {
         if (outcome instanceof Failed) {
           this.#noteLoss(outcome.failure);
           this.#markFailed();
@@ -181,7 +182,8 @@ export class LeaseHandle implements Watched {
         }
         this.#markEnded();
         resolve();
-      });
+      };
+      release(this.id, receive, completed);
     });
   }
 

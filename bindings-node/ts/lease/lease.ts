@@ -149,7 +149,7 @@ export class Lease<Fencing extends boolean = boolean> {
 
   /**
    * Extends the lease to at least `ttl` ms from now, but not beyond `maxHold`. It never ends earlier than before.
-   * @param ttl Milliseconds, at least 100 and `minHold`, default the lease's own. It must not exceed `restartGuard` while
+   * @param ttl Milliseconds, at least 100, default the lease's own. It must not exceed `restartGuard` while
    * that is on. Later renewals use it too.
    * @throws `LockLost` after the lease has ended.
    * @throws `QuorumUnavailable` if too few nodes reply. The lease then stays valid until its previous end.
@@ -285,7 +285,7 @@ export class Lease<Fencing extends boolean = boolean> {
   get [Symbol.asyncDispose](): () => Promise<void> {
     const handle = Lease.#handleOf(this);
     handle.enter();
-    return () => this.endScope(handle.lossWasThrown);
+    return () => this.endScope(handle.lossWasThrown, false);
   }
 
   /** @internal */
@@ -293,9 +293,10 @@ export class Lease<Fencing extends boolean = boolean> {
     Lease.#handleOf(this).enter();
   }
 
-  /** @internal */
-  async endScope(lossWasThrown = false): Promise<void> {
-    await awaitScopeEnd(this.release(), "The key expires when its TTL ends", lossWasThrown);
+  /** @internal Ends a scope whose body `completed` with success, as far as the scope knows. */
+  async endScope(lossWasThrown: boolean, completed: boolean): Promise<void> {
+    const ending = Lease.#handleOf(this).release(undefined, completed);
+    await awaitScopeEnd(ending, "The key expires when its TTL ends", lossWasThrown);
   }
 }
 

@@ -22,7 +22,7 @@ import { acquire, acquireAgain } from "../runtime/operations.js";
 import { Failed } from "../runtime/pending.js";
 import { begin, failing, settled, unwrap } from "../runtime/results.js";
 import type { Grant } from "../runtime/rows.js";
-import { type Body, bodyOf } from "../scope/body.js";
+import { type Body, bodyOf, type OnceResult } from "../scope/body.js";
 import { runUnder } from "../scope/scope.js";
 import { hasSubscribers, traced } from "../telemetry/trace.js";
 import type { LockDescription } from "./bound-lock.js";
@@ -138,7 +138,7 @@ export class Lock<Fencing extends boolean = boolean> {
     throw methodOfLease("extend");
   }
 
-  /** Acquires and publishes the call on its tracing channel. Only `tryAcquire()` can resolve with null. */
+  /** Acquires and publishes the call on its tracing channel. Only `tryAcquire()` and `runOnce` can get null. */
   #acquireTraced(
     options: AcquireOptions | undefined,
     site: CallSite,
@@ -235,6 +235,22 @@ export class Lock<Fencing extends boolean = boolean> {
     const site = Lock.#descriptionOf(this).sites.capture(method);
     const acquiring = this.#acquireTraced(options, site, "using()") as Promise<Lease<Fencing>>;
     return runUnder(acquiring, body, options);
+  }
+
+  /**
+   * Runs the body of `once()` with options that are already checked, unless it ran before.
+   * @internal
+   */
+  async runOnce<T>(
+    body: Body<T, Fencing>,
+    options: AcquireOptions,
+    method: Method,
+  ): Promise<OnceResult<T>> {
+    const site = Lock.#descriptionOf(this).sites.capture(method);
+    const lease = await this.#acquireTraced(options, site, "using()");
+    // The only acquire besides `tryAcquire()` that resolves with null.
+    if (lease === null) return { ran: false, value: undefined };
+    return { ran: true, value: await runUnder(lease, body, options) };
   }
 
   /**

@@ -2,10 +2,23 @@
 
 import type { NativeClient } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
-import type { LockOptions } from "../options/options.js";
+import type { LockOptions, ShownOptions } from "../options/options.js";
 import { attempt } from "../runtime/results.js";
 import { BoundLock, OptionCache, SharedOptions } from "./bound-lock.js";
 import { Lock } from "./lock.js";
+
+/**
+ * The private state of a client.
+ * @internal
+ */
+export interface ClientParts {
+  native: NativeClient;
+  /** Keeps the functions of the options alive for the client's connections. */
+  keepAlive: CallbacksHandle | undefined;
+  /** The options that `toJSON` shows. The options themselves may contain secrets. */
+  shown: ShownOptions;
+  locks: Locks;
+}
 
 /**
  * Creates the locks of a client. The names and types of the options were checked before, and core checks their values.

@@ -7,6 +7,7 @@ import {
   insteadOf,
   lockOptions,
   type OptionRow,
+  onceOptions,
   semaphoreOptions,
   shown,
   sideOptions,
@@ -111,8 +112,7 @@ export interface LockOptions<Fencing extends boolean = boolean> {
   /** Maximum time to hold the lock, in ms. The lease is then lost with reason `max_hold`. Default none. */
   maxHold?: number | undefined;
   /**
-   * Minimum time to keep the key after the acquire, in ms, even if the lease is released earlier. Default 0. Must not
-   * exceed `ttl` or `maxHold`.
+   * Minimum time to keep the key after the acquire, in ms, even if the lease is released earlier. Default 0.
    */
   minHold?: number | undefined;
   /**
@@ -139,6 +139,14 @@ export interface SemaphoreOptions extends Omit<LockOptions<false>, "fencing"> {
   limit: number;
   /** Number of permits of each lease, up to `limit`. An acquire gets all of them or none. Default 1. */
   permits?: number | undefined;
+}
+
+/** Options of `once`. Times are in ms, rounded to whole numbers. */
+export interface OnceOptions extends ReaderOptions {
+  /** How long a successful run is remembered, from its start. */
+  remember: number;
+  /** Maximum time to wait while another caller runs the body, and for failed nodes. Default 0, which tries once. */
+  wait?: number | undefined;
 }
 
 /** Options of a reader. Times are in ms, rounded to whole numbers. */
@@ -178,24 +186,24 @@ function rulesOf(options: OptionRow[]): Rules {
 export const CLIENT = rulesOf(clientOptions());
 /** Options of `configure()`. */
 export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
-/** Options of `lock()`. */
+/** Options of `lock()`, `semaphore()` and `once()`. */
 export const LOCK = rulesOf(lockOptions());
-/** Options of `semaphore()`. */
 export const SEMAPHORE = rulesOf(semaphoreOptions());
+export const ONCE = rulesOf(onceOptions());
 /** Options of `read()` and `write()`, with the side. */
 const SIDE = rulesOf(sideOptions(false));
 const { shared: _, ...READER }: Rules = rulesOf(sideOptions(true));
 /** Options of all primitives. */
-export const ANY_LOCK: Rules = { ...SIDE, ...SEMAPHORE };
+export const ANY_LOCK: Rules = { ...SIDE, ...SEMAPHORE, ...ONCE };
 
 /** Returns the options that a description with these options may have. */
 export function rulesFor(options: object): Rules {
   if ("limit" in options) return SEMAPHORE;
+  if ("remember" in options) return ONCE;
   return "shared" in options ? SIDE : LOCK;
 }
-/** Options of `acquire()`. */
+/** Options of `acquire()` and `tryAcquire()`. */
 export const ACQUIRE: Rules = { signal: "signal", wait: "milliseconds" };
-/** Options of `tryAcquire()`. */
 export const TRY: Rules = { signal: "signal" };
 /** Options of `withLock()` and `client.using()`. */
 export const USING: Rules = { ...LOCK, signal: "signal" };
@@ -222,7 +230,7 @@ export function checkOptions<T extends object>(
 ): T {
   if (given === undefined) return NO_OPTIONS as T;
   if (typeof given === "number") {
-    const instead = ["limit", "ttl", "wait"].find((name) => Object.hasOwn(rules, name));
+    const instead = ["limit", "remember", "ttl", "wait"].find((name) => Object.hasOwn(rules, name));
     const unit = instead === "limit" ? "" : " in milliseconds";
     const action = instead
       ? `To set ${instead}${unit}, pass { ${instead}: ${given} }`
@@ -272,8 +280,14 @@ function checkEmpty(given: object, call: string): void {
 export function checkSemaphore(given: SemaphoreOptions): SemaphoreOptions {
   const options = checkOptions(given, SEMAPHORE, "semaphore()");
   if (options.limit !== undefined) return options;
-  const rule = "limit is missing, the number of permits";
-  throw new InvalidOption(`semaphore(): ${rule}. Pass { limit: 5 }`);
+  throw new InvalidOption("semaphore(): limit is missing (number of permits). Pass { limit: 5 }");
+}
+
+/** Checks the options of a run that happens once, of which the time is required. */
+export function checkOnce(given: OnceOptions): OnceOptions {
+  const options = checkOptions(given, ONCE, "once()");
+  if (options.remember !== undefined) return options;
+  throw new InvalidOption("once(): remember is missing, in ms. Pass { remember: 86_400_000 }");
 }
 
 /** Checks the options of a side of a read/write lock. */

@@ -34,9 +34,9 @@ export function acquireAgain({ id }: Grant, receiver: Receiver): number | undefi
   return undefined;
 }
 
-/** Releases the lease with this number. */
-export function release(lease: number, receiver: Receiver): void {
-  recordCall(RELEASE, lease, 0, receiver);
+/** Releases the lease with this number, after a body that `completed` with success or not. */
+export function release(lease: number, receiver: Receiver, completed = false): void {
+  recordCall(RELEASE, lease, completed ? 1 : Number.NaN, receiver);
 }
 
 /** Cancels the slot's call. If its outcome is already being delivered, the lease in it is released. */

@@ -1,4 +1,4 @@
-/** The function that runs while a lock is held. */
+/** The function that runs while a lock is held, and the result of one that runs once. */
 
 import { InvalidOption } from "../errors/errors.js";
 import type { Lease } from "../lease/lease.js";
@@ -9,8 +9,14 @@ export type Body<T, Fencing extends boolean = boolean> = (
   lease: Lease<Fencing>,
 ) => T | PromiseLike<T>;
 
+/** Whether the body of `once.run` ran, and its result. */
+export type OnceResult<T> =
+  | { readonly ran: true; readonly value: T }
+  | { readonly ran: false; readonly value: undefined };
+
 /**
- * Checks the last arguments of `using()` and `withLock()`, which are options and the body. The options may be omitted.
+ * Checks the last arguments of `using()`, `withLock()` and `run()`, which are options and the body. The options may be
+ * omitted.
  * @internal
  */
 export function bodyOf<T, Fencing extends boolean, Options extends object>(

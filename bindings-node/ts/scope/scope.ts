@@ -12,7 +12,7 @@ import type { Body } from "./body.js";
  * @internal
  */
 export async function runUnder<T, Fencing extends boolean>(
-  acquiring: Promise<Lease<Fencing>>,
+  acquiring: Lease<Fencing> | Promise<Lease<Fencing>>,
   body: Body<T, Fencing>,
   { signal }: AcquireOptions,
 ): Promise<T> {
@@ -28,7 +28,7 @@ export async function runUnder<T, Fencing extends boolean>(
     await lease.release().catch(() => undefined);
     throw lossBehind(error, loss);
   }
-  await lease.endScope();
+  await lease.endScope(false, true);
   return result;
 }
 

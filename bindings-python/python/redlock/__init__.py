@@ -17,9 +17,11 @@ from redlock import _interpreter as _interpreter
 from redlock import _asyncio as _asyncio
 from redlock import _client as _client
 from redlock import _log as _log
+from redlock import _once as _once
 from redlock._native import (
     AsyncLease,
     AsyncLock,
+    AsyncOnce,
     AsyncRedlock,
     AsyncRwLock,
     Inspection,
@@ -27,12 +29,14 @@ from redlock._native import (
     Lock,
     NodeInspection,
     NodePing,
+    Once,
     Ping,
     Redlock,
     RwLock,
     Stats,
     configure,
     lock,
+    once,
     rwlock,
     semaphore,
 )
@@ -52,6 +56,7 @@ from redlock.errors import (
 __all__ = [
     "AsyncLease",
     "AsyncLock",
+    "AsyncOnce",
     "AsyncRedlock",
     "AsyncRwLock",
     "ClientClosed",
@@ -66,6 +71,7 @@ __all__ = [
     "NodeInspection",
     "NodePing",
     "NodeReport",
+    "Once",
     "Ping",
     "QuorumUnavailable",
     "Redlock",
@@ -74,6 +80,7 @@ __all__ = [
     "Unsupported",
     "configure",
     "lock",
+    "once",
     "rwlock",
     "semaphore",
 ]

@@ -313,7 +313,7 @@ class AsyncLease(_AsyncLease):  # type: ignore[misc]
         Raises:
             LockLost: The lease has ended.
             QuorumUnavailable: Too few nodes replied. The lease then lasts as long as before.
-            InvalidOption: `ttl` is below 0.1 or `min_hold`, or above `restart_guard` while that is on.
+            InvalidOption: `ttl` is below 0.1, or above `restart_guard` while that is on.
 
         Example:
             >>> async with lock as lease:

@@ -79,7 +79,7 @@ async def leave(
     problem: LockError | None = None
     try:
         # The release is sent before the first await. A cancellation here only ends the wait for its confirmation.
-        await lease._release()
+        await lease._release(error is None)
     except LockError as failure:
         problem = failure
     if problem is not None:

@@ -32,15 +32,8 @@ def decorate(lock: "Lock", function: Any, *, only_async: bool = False) -> Any:
     """
     if isinstance(function, classmethod | staticmethod):
         return type(function)(decorate(lock, function.__func__, only_async=only_async))
-    _refuse(lock, function)
-    code = _code_of(function)
-    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
-        raise _generator(function)
-    is_coroutine = _is_coroutine(code)
-    if only_async and not is_coroutine:
-        raise TypeError(
-            f"{function!r} is not an 'async def', and an AsyncLock decorates nothing else. Use as_sync() of the lock"
-        )
+    refuse(lock, function)
+    is_coroutine = is_coroutine_function(function, only_async=only_async)
     call = _Call(lock, function)
     return _asynchronous(call) if is_coroutine else _any(call)
 
@@ -56,7 +49,8 @@ class _Call:
         self.default: tuple[Any, ...] = lock._default()
 
 
-def _refuse(lock: "Lock", function: Any) -> None:
+def refuse(lock: "Lock", function: Any) -> None:
+    """Rejects what cannot be decorated."""
     if inspect.isclass(function):
         raise TypeError(
             f"{function!r} is a class, and decorating it would replace it by a function: decorate its methods"
@@ -68,6 +62,32 @@ def _refuse(lock: "Lock", function: Any) -> None:
     if not callable(function):
         bare = "" if isinstance(lock._given(), list) else ". Was @lock meant to be @lock(name)?"
         raise TypeError(f"{function!r} is not a function{bare}")
+
+
+def is_coroutine_function(function: Any, *, only_async: bool) -> bool:
+    """Returns whether a call returns a coroutine. Rejects generators, and with `only_async` all other functions."""
+    code = _code_of(function)
+    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+        raise _generator(function)
+    is_coroutine = _is_coroutine(code)
+    if only_async and not is_coroutine:
+        raise TypeError(
+            f"{function!r} is not an 'async def', which asynchronous clients need. Use as_sync() of the client"
+        )
+    return is_coroutine
+
+
+def finished(function: Any, result: Any) -> Any:
+    """Returns the result of a plain function, which must not be an awaitable: the lease ends before it is awaited."""
+    result = _no_generator(function, result)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            # Otherwise Python would warn that it was never awaited.
+            result.close()
+        raise TypeError(
+            f"{function!r} returned an awaitable. Pass an 'async def', which is awaited"
+        )
+    return result
 
 
 def _code_of(function: Any) -> Any:

@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "rwlock", "semaphore"]
+__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "once", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """
@@ -49,7 +49,7 @@ class AsyncLease:
         Raises:
             LockLost: The lease has ended.
             QuorumUnavailable: Too few nodes replied. The lease then lasts as long as before.
-            InvalidOption: `ttl` is below 0.1 or `min_hold`, or above `restart_guard` while that is on.
+            InvalidOption: `ttl` is below 0.1, or above `restart_guard` while that is on.
 
         Example:
             >>> async with lock as lease:
@@ -395,6 +395,77 @@ class AsyncLock:
             5.0
         """
 
+@final
+class AsyncOnce:
+    """
+    A coroutine function that runs once in a given time, over all clients. `run` calls one, and `@once` decorates one.
+
+        >>> async def charge(): return 7
+        >>> async with redlock.AsyncRedlock("memory://") as client:
+        ...     await client.once("payment:42", remember=86400).run(charge)
+        (True, 7)
+    """
+    async def run(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]], /, *args: _P.args, **kwargs: _P.kwargs) -> tuple[typing.Literal[True], _R] | tuple[typing.Literal[False], None]:
+        """
+        Awaits the coroutine function with these arguments, unless it ran before.
+
+        If the function raises or is cancelled, nothing is remembered, and the next call runs it. After a process died,
+        the function may run again when the `ttl` has ended. If too few nodes confirm the memory, this is only logged.
+        The memory then lasts at least for the rest of the TTL.
+
+        Args:
+            function: The coroutine function to call. It is cancelled if the lease is lost.
+            *args: Its arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            Whether it ran, and its result: `(True, result)`, or `(False, None)` if it ran before.
+
+        Raises:
+            LockTimeout: Another caller runs the function now, and did not end within `wait`.
+            LockLost: The lease was lost before the function ended. Another run may have begun, also if it succeeded.
+            QuorumUnavailable: Too few nodes replied, before the function was called.
+            TypeError: The function is not a coroutine function.
+
+        Example:
+            >>> async def charge(): return 7
+            >>> await client.as_async().once("payment:42", remember=86400).run(charge)
+            (True, 7)
+        """
+    def __call__(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R | None]]:
+        """
+        Decorates a coroutine function, whose calls run it unless it ran before.
+
+        Braces in the name contain parameters of the function. A call that is skipped returns None. Use `run` if the
+        function may return None too.
+
+        Args:
+            function: The `async def` to decorate.
+
+        Returns:
+            A coroutine function with the same parameters.
+
+        Raises:
+            TypeError: `function` is not a coroutine function.
+            InvalidOption: The name contains braces that match no parameter.
+        """
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> AsyncOnce: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _lock(self, /) -> Lock:
+        """
+        The lock, whose keys are the memory.
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key.
+
+            >>> client.as_async().once("payment:42", remember=60).key
+            'lock:payment:42'
+        """
+
 @disjoint_base
 class AsyncRedlock:
     """
@@ -642,8 +713,7 @@ class AsyncRedlock:
           Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
         - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
-        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
-          `ttl` or `max_hold`. Default 0.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
@@ -667,6 +737,37 @@ class AsyncRedlock:
 
             >>> redlock.AsyncRedlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
+        """
+    def once(self, /, name: "str | collections.abc.Callable[..., str]", *, remember: "float | datetime.timedelta", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> AsyncOnce:
+        """
+        Describes a function that runs once in the time `remember`, over all clients. Nothing is sent.
+
+        It runs under the lock of this name, whose key is kept after a success. A function that raises and a
+        process that dies leave no memory, so the next call runs it again. Do not use the same name for a lock.
+        For a decorator, the name may contain parameters of the decorated function in braces.
+
+        - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start.
+          Required.
+        - ttl: Time in seconds until the run of a process that died may be repeated. The lease is renewed while
+          the function runs. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds to wait while another caller runs the function, and for failed nodes.
+          Default 0, which raises LockTimeout at once.
+        - renew: Whether to renew the lease every third of the ttl. Default True.
+        - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets
+          no limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl /
+          5), with `fsync` min(2, ttl / 5).
+        - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
+          digits or characters of `._@-`. True writes the host and the process, False none. Default the
+          client's.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     @client.once("payment:{id}", remember=86400)
+            ...     async def charge(id): return "charged"
+            ...     await charge(42), await charge(42)
+            ('charged', None)
         """
     def rwlock(self, /, name: "str | collections.abc.Callable[..., str]", *args: "typing.Never", **kwargs: "typing.Never") -> AsyncRwLock:
         """
@@ -703,7 +804,7 @@ class AsyncRedlock:
         - max_hold: Maximum time in seconds to hold the permits. The lease is then lost. Default None, which sets no
           limit.
         - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
-          `min_hold=1`, at most `limit` leases begin in any second. Must not exceed `ttl` or `max_hold`. Default 0.
+          `min_hold=1`, at most `limit` leases begin in any second. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
@@ -810,8 +911,7 @@ class AsyncRwLock:
           Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
         - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
-        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
-          `ttl` or `max_hold`. Default 0.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
@@ -924,9 +1024,10 @@ class Lease:
         """
         Like `on_lost`, without a context and without a function that unregisters the callback.
         """
-    def _release(self, /) -> "collections.abc.Awaitable[None]":
+    def _release(self, /, completed: "bool" = False) -> "collections.abc.Awaitable[None]":
         """
-        Sends the release. A cancellation then ends only the wait for the confirmation.
+        Sends the release, after a body that `completed` without an exception or not. A cancellation then ends only the
+        wait for the confirmation.
         """
     def as_async(self, /) -> AsyncLease:
         """
@@ -963,8 +1064,7 @@ class Lease:
         Later renewals use the same ttl. Never shortens the lease.
 
         Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
-        valid until its deadline. Raises InvalidOption for a ttl below 0.1 or `min_hold`, or above `restart_guard`
-        while that is on.
+        valid until its deadline. Raises InvalidOption for a ttl below 0.1, or above `restart_guard` while that is on.
 
             >>> lease.extend(ttl=30)
             >>> lease.ttl, lease.remaining > 29
@@ -1117,6 +1217,10 @@ class Lock:
     def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
+    def _acquire_once(self, /, site: "tuple[types.CodeType, int]") -> "Lease | None":
+        """
+        Acquires the lock to run a function once, for the code at `site`. Returns None if a run is remembered.
+        """
     def _attach(self, /, site: "tuple[types.CodeType, int]", token: "str") -> "collections.abc.Awaitable[AsyncLease]":
         """
         Sends the commands of `attach`, for the code at `site`.
@@ -1369,6 +1473,82 @@ class NodePing:
         """
 
 @final
+class Once:
+    """
+    A function that runs once in a given time, over all clients. `run` calls a function, and `@once` decorates one.
+
+        >>> client.once("payment:42", remember=86400).run(len, "charged")
+        (True, 7)
+        >>> client.once("payment:42", remember=86400).run(len, "charged")
+        (False, None)
+    """
+    def run(self, function: collections.abc.Callable[_P, _R], /, *args: _P.args, **kwargs: _P.kwargs) -> tuple[typing.Literal[True], _R] | tuple[typing.Literal[False], None]:
+        """
+        Calls the function with these arguments, unless it ran before.
+
+        If the function raises, nothing is remembered, and the next call runs it. After a process died, the function may
+        run again when the `ttl` has ended. If too few nodes confirm the memory, this is only logged. The memory then
+        lasts at least for the rest of the TTL.
+
+        Args:
+            function: The function to call. A loss of the lease does not interrupt it.
+            *args: Its arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            Whether it ran, and its result: `(True, result)`, or `(False, None)` if it ran before.
+
+        Raises:
+            LockTimeout: Another caller runs the function now, and did not end within `wait`.
+            LockLost: The lease was lost before the function ended. Another run may have begun, also if it succeeded.
+            QuorumUnavailable: Too few nodes replied, before the function was called.
+            TypeError: The function is a coroutine function or a generator, or returns an awaitable.
+
+        Example:
+            >>> once = client.once("payment:42", remember=86400)
+            >>> once.run(int, "7")
+            (True, 7)
+            >>> once.run(int, "7")
+            (False, None)
+        """
+    @typing.overload
+    def __call__(self, function: collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R]]) -> collections.abc.Callable[_P, collections.abc.Coroutine[typing.Any, typing.Any, _R | None]]: ...
+    @typing.overload
+    def __call__(self, function: collections.abc.Callable[_P, _R]) -> collections.abc.Callable[_P, _R | None]:
+        """
+        Decorates a function or coroutine function, whose calls run it unless it ran before.
+
+        Braces in the name contain parameters of the function. A call that is skipped returns None. Use `run` if the
+        function may return None too.
+
+        Args:
+            function: The function to decorate.
+
+        Returns:
+            A function with the same parameters.
+
+        Raises:
+            TypeError: `function` is a class, a property or a generator.
+            InvalidOption: The name contains braces that match no parameter.
+        """
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Once: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _lock(self, /) -> Lock:
+        """
+        The lock, whose keys are the memory.
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key.
+
+            >>> client.once("payment:42", remember=60).key
+            'lock:payment:42'
+        """
+
+@final
 class Ping:
     """
     Whether the nodes would grant locks now, as each of them replied.
@@ -1577,8 +1757,7 @@ class Redlock:
           Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
         - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
-        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
-          `ttl` or `max_hold`. Default 0.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
@@ -1602,6 +1781,39 @@ class Redlock:
 
             >>> redlock.Redlock("redis://user:secret@127.0.0.1:6379/1").nodes
             ['redis://127.0.0.1:6379/1']
+        """
+    def once(self, /, name: "str | collections.abc.Callable[..., str]", *, remember: "float | datetime.timedelta", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Once:
+        """
+        Describes a function that runs once in the time `remember`, over all clients. Nothing is sent.
+
+        It runs under the lock of this name, whose key is kept after a success. A function that raises and a
+        process that dies leave no memory, so the next call runs it again. Do not use the same name for a lock.
+        For a decorator, the name may contain parameters of the decorated function in braces.
+
+        - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start.
+          Required.
+        - ttl: Time in seconds until the run of a process that died may be repeated. The lease is renewed while
+          the function runs. Minimum 0.1, default 10.
+        - wait: Maximum time in seconds to wait while another caller runs the function, and for failed nodes.
+          Default 0, which raises LockTimeout at once.
+        - renew: Whether to renew the lease every third of the ttl. Default True.
+        - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets
+          no limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl /
+          5), with `fsync` min(2, ttl / 5).
+        - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
+          digits or characters of `._@-`. True writes the host and the process, False none. Default the
+          client's.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> ran, value = client.once("payment:42", remember=86400).run(len, "charged")
+            >>> ran, value
+            (True, 7)
+            >>> @client.once("payment:{id}", remember=86400)
+            ... def charge(id): return "charged"
+            >>> charge(42), charge(43)  # None: the first ran before
+            (None, 'charged')
         """
     def ping(self, /, timeout: "float | datetime.timedelta" = 1) -> Ping:
         """
@@ -1669,7 +1881,7 @@ class Redlock:
         - max_hold: Maximum time in seconds to hold the permits. The lease is then lost. Default None, which sets no
           limit.
         - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
-          `min_hold=1`, at most `limit` leases begin in any second. Must not exceed `ttl` or `max_hold`. Default 0.
+          `min_hold=1`, at most `limit` leases begin in any second. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
@@ -1798,8 +2010,7 @@ class RwLock:
           Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
         - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
-        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
-          `ttl` or `max_hold`. Default 0.
+        - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
           with `fsync` min(2, ttl / 5).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
@@ -1979,6 +2190,11 @@ def _observe_by(observer: "collections.abc.Callable[[str, float, str, str | None
     Sets the function that is called after each acquire. None removes it.
     """
 
+def _once(lock: "Lock", is_async: "bool") -> "Once | AsyncOnce":
+    """
+    Returns the run of a pickle, whose lock this is.
+    """
+
 def _rwlock(writer: "Lock") -> RwLock:
     """
     Returns the read/write lock of a pickle, whose side of writers this is.
@@ -2024,8 +2240,7 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
       Default None, which waits for the holder forever, and for failed nodes up to the client's `unavailable_after`.
     - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
     - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
-    - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Must not exceed
-      `ttl` or `max_hold`. Default 0.
+    - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
     - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
       with `fsync` min(2, ttl / 5).
     - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
@@ -2040,6 +2255,37 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
         >>> with redlock.lock("job", ttl=10) as lease:
         ...     lease.held
         True
+    """
+
+def once(name: "str | collections.abc.Callable[..., str]", *, remember: "float | datetime.timedelta", ttl: "float | datetime.timedelta | None" = None, wait: "float | datetime.timedelta | None" = None, renew: "bool | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, label: "str | bool | None" = None) -> Once:
+    """
+    Describes a function that runs once in the time `remember`, over all clients. Nothing is sent.
+
+    It runs under the lock of this name, whose key is kept after a success. A function that raises and a process
+    that dies leave no memory, so the next call runs it again. Do not use the same name for a lock. For a
+    decorator, the name may contain parameters of the decorated function in braces.
+
+    Each call looks up the default client, which `configure` sets.
+
+    - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start. Required.
+    - ttl: Time in seconds until the run of a process that died may be repeated. The lease is renewed while the
+      function runs. Minimum 0.1, default 10.
+    - wait: Maximum time in seconds to wait while another caller runs the function, and for failed nodes.
+      Default 0, which raises LockTimeout at once.
+    - renew: Whether to renew the lease every third of the ttl. Default True.
+    - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets no
+      limit.
+    - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+      with `fsync` min(2, ttl / 5).
+    - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
+      digits or characters of `._@-`. True writes the host and the process, False none. Default the client's.
+
+    Raises InvalidOption for an invalid value.
+
+        >>> @redlock.once("payment:{id}", remember=86400)
+        ... def charge(id): return "charged"
+        >>> charge(42), charge(42)
+        ('charged', None)
     """
 
 def rwlock(name: "str | collections.abc.Callable[..., str]", *args: "typing.Never", **kwargs: "typing.Never") -> RwLock:
@@ -2079,7 +2325,7 @@ def semaphore(name: "str | list[str] | tuple[str, ...] | collections.abc.Callabl
     - max_hold: Maximum time in seconds to hold the permits. The lease is then lost. Default None, which sets no
       limit.
     - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
-      `min_hold=1`, at most `limit` leases begin in any second. Must not exceed `ttl` or `max_hold`. Default 0.
+      `min_hold=1`, at most `limit` leases begin in any second. Default 0.
     - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
       with `fsync` min(2, ttl / 5).
     - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or

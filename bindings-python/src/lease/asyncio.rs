@@ -27,11 +27,12 @@ impl Lease {
         spawn(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
-    /// Sends the release. A cancellation then ends only the wait for the confirmation.
-    #[pyo3(signature = () -> "collections.abc.Awaitable[None]")]
-    fn _release<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// Sends the release, after a body that `completed` without an exception or not. A cancellation then ends only the
+    /// wait for the confirmation.
+    #[pyo3(signature = (completed: "bool" = false) -> "collections.abc.Awaitable[None]")]
+    fn _release<'py>(&self, py: Python<'py>, completed: bool) -> PyResult<Bound<'py, PyAny>> {
         let _asks = ffi::about_to_ask();
-        let sent = begin_call(|| self.give_back())?;
+        let sent = begin_call(|| self.give_back(completed))?;
         spawn(py, sent, |py, done| check(py, done).map(|()| py.None()))
     }
 
@@ -67,7 +68,7 @@ impl Lease {
         // This thread writes the command. The process may end before another thread would.
         let _asks = ffi::about_to_ask();
         // Nobody awaits its result.
-        let _ = begin_call(|| ffi::spawn(drop_output(self.give_back())).detach());
+        let _ = begin_call(|| ffi::spawn(drop_output(self.give_back(false))).detach());
         exit::record_interrupted(&self.lock);
     }
 }

@@ -114,8 +114,7 @@ impl Lease {
     /// Later renewals use the same ttl. Never shortens the lease.
     ///
     /// Raises LockLost if the lease has ended. Raises QuorumUnavailable if too few nodes replied. The lease is then
-    /// valid until its deadline. Raises InvalidOption for a ttl below 0.1 or `min_hold`, or above `restart_guard`
-    /// while that is on.
+    /// valid until its deadline. Raises InvalidOption for a ttl below 0.1, or above `restart_guard` while that is on.
     ///
     ///     >>> lease.extend(ttl=30)
     ///     >>> lease.ttl, lease.remaining > 29
@@ -136,7 +135,7 @@ impl Lease {
     ///     >>> lease.held
     ///     False
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        check(py, self.confirmed(py)?)
+        check(py, self.confirmed(py, false)?)
     }
 
     /// Ends the lease without deleting its key. Returns True if the lease was still held.

@@ -153,7 +153,7 @@ impl Lease {
     /// any signal handler.
     pub(crate) fn leave(slf: &Bound<'_, Self>, error: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = slf.py();
-        match slf.get().confirmed(py)? {
+        match slf.get().confirmed(py, error.is_none())? {
             Ok(()) => Ok(()),
             Err(problem) => slf.get().conclude(exception(py, &problem)?, error),
         }
@@ -164,15 +164,17 @@ impl Lease {
         conclude(problem, error, || ffi::logs_unconfirmed(&self.hold))
     }
 
-    fn confirmed(&self, py: Python<'_>) -> PyResult<Result<(), redlock::Error>> {
-        send_and_wait(py, || Ok(self.give_back()))
+    /// Releases the lease. `completed` tells whether its body ended without an exception.
+    fn confirmed(&self, py: Python<'_>, completed: bool) -> PyResult<Result<(), redlock::Error>> {
+        send_and_wait(py, || Ok(self.give_back(completed)))
             .inspect_err(|_| exit::record_interrupted(&self.lock))
     }
 
     fn give_back(
         &self,
+        completed: bool,
     ) -> impl Future<Output = Result<(), redlock::Error>> + Send + 'static + use<> {
-        let sent = self.hold.release();
+        let sent = ffi::release(&self.hold, completed);
         self.ended();
         sent
     }

@@ -193,8 +193,8 @@ impl Lock {
     }
 
     /// Waits for the lease, for the code at `call_site`. Returns `None` if an acquire that tries once found the lock
-    /// held.
-    fn acquired(
+    /// held, or if a run is remembered.
+    pub(crate) fn acquired(
         &self,
         py: Python<'_>,
         call_site: CallSite,

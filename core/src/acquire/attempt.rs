@@ -251,7 +251,7 @@ impl<'a> Attempt<'a> {
         }
         match self.last {
             Refusal::Permanent(..) => None,
-            _ if self.permanent => None,
+            _ if self.permanent || self.last.is_remembered(self.request) => None,
             Refusal::Split | Refusal::Missed { .. } => Some(self.delays.after_split()),
             Refusal::Held { ref refused, evidence } => {
                 let (left, pushes) = (refused.left, self.pushes());
@@ -337,6 +337,7 @@ impl<'a> Attempt<'a> {
                 Error::timeout(&self.request.key(), waited, &text)
                     .with_remaining(remaining)
                     .with_holder(last.holder())
+                    .with_remembered(last.is_remembered(self.request))
             }
         }
     }

@@ -57,7 +57,11 @@ pub(crate) fn acquire<'a>(
             Ok(lease) => lease.acquired().since(started),
             Err(error) => error.waited().unwrap_or_default(),
         };
-        report(acquirer, spans, started, outcome.as_ref().map(Some), waited);
+        let reported = match &outcome {
+            Err(error) if error.is_remembered() => Ok(None),
+            outcome => outcome.as_ref().map(Some),
+        };
+        report(acquirer, spans, started, reported, waited);
         outcome
     }
 }
@@ -121,7 +125,7 @@ async fn ask_all(
 }
 
 /// Reports the end of an acquire to the statistics, the metrics, the log and the spans. `None` means that the lock is
-/// held.
+/// held, or that a run is remembered.
 fn report(
     acquirer: &Acquirer,
     spans: &Spans,

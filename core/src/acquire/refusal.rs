@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
 use crate::lease::{Leases, Owner, State};
-use crate::node::{CONFIRMED_AFTER, Label, Places, Refused, Remedy, Vote};
+use crate::node::{Blocker, CONFIRMED_AFTER, Label, Places, Refused, Remedy, Vote};
 use crate::options::lock::Request;
 use crate::primitive::Primitive;
 use crate::quorum::{Collect, Nodes};
@@ -72,7 +72,10 @@ impl Refusal {
         }
         let evidence =
             if tally.denied() { Evidence::Refusals } else { Evidence::WithFailures { replied } };
-        let by = refusals(votes).map(|refused| refused.by).max().unwrap_or_default();
+        let by = refusals(votes).map(|refused| refused.by);
+        // A key is kept only after a success, so one node that remembers it is enough. Others may have forgotten it.
+        let remembered = request.options.is_once() && by.clone().any(|by| by == Blocker::Kept);
+        let by = if remembered { Blocker::Kept } else { by.max().unwrap_or_default() };
         let holder = holder_in(votes).cloned();
         let refused = Box::new(Refused { left: free_in(votes), taken, by, holder });
         Self::Held { refused, evidence }
@@ -142,6 +145,12 @@ impl Refusal {
         let Self::Unavailable(_, remedy) = self else { return false };
         let most = if has_wait { Remedy::Confirmed } else { Remedy::Refused };
         *remedy > most || (self.is_refused() && refused_for >= CONFIRMED_AFTER)
+    }
+
+    /// Whether no attempt is needed, because the run that happens once is remembered.
+    pub(super) fn is_remembered(&self, request: &Request) -> bool {
+        let is_kept = |refused: &Refused| refused.by == Blocker::Kept;
+        request.options.is_once() && matches!(self, Self::Held { refused, .. } if is_kept(refused))
     }
 
     /// Returns the error if the nodes or the options are the reason. `lasted` is the duration of the outage.

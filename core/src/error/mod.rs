@@ -50,6 +50,8 @@ struct Repr {
     nodes: Vec<NodeReport>,
     source: Option<Arc<Source>>,
     late: bool,
+    /// Whether the keys are kept after a run that happens once.
+    remembered: bool,
     /// What to do, if the acquire gave up. The text shows it last.
     advice: Option<String>,
 }
@@ -69,6 +71,7 @@ impl Error {
             nodes: Vec::new(),
             source: None,
             late: false,
+            remembered: false,
             advice: None,
         }))
     }
@@ -171,6 +174,16 @@ impl Error {
     pub(crate) fn with_late(mut self) -> Self {
         self.0.late = true;
         self
+    }
+
+    /// Marks that the run happened, so that an acquire for it ends.
+    pub(crate) fn with_remembered(mut self, remembered: bool) -> Self {
+        self.0.remembered = remembered;
+        self
+    }
+
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.0.remembered
     }
 
     /// Adds advice to the error of an acquire that gave up but could have continued.

@@ -81,9 +81,9 @@ impl Acquire {
 
     /// Acquires the lock within the rest of the budget. Once the budget is used up, it tries once.
     ///
-    /// Returns `None` if an acquire that tries once found the lock held. The commands are sent when the future is
-    /// polled. Dropping the future leaves no key behind. The same holds for dropping the lease before the caller's
-    /// thread makes a handle of it.
+    /// Returns `None` if a run is remembered, or if an acquire that tries once found the lock held. The commands are
+    /// sent when the future is polled. Dropping the future leaves no key behind. The same holds for dropping the lease
+    /// before the caller's thread makes a handle of it.
     pub fn acquire(&self) -> impl Future<Output = Result<Option<Lease>>> + Send + 'static + use<> {
         let now = self.engine.config.clock.now();
         let passed = now.since(*self.started.get_or_init(|| now));
@@ -93,7 +93,10 @@ impl Acquire {
         match self.wait.map(|wait| wait.map(|wait| wait.saturating_sub(passed))) {
             Some(wait) => {
                 let granted = engine.acquire(request, wait, owner);
-                Either::Left(granted.map(|granted| Ok(Some(granted?.undone_on_drop()))))
+                Either::Left(granted.map(|granted| match granted {
+                    Err(error) if error.is_remembered() => Ok(None),
+                    granted => Ok(Some(granted?.undone_on_drop())),
+                }))
             }
             None => Either::Right(async move {
                 let granted = engine.try_acquire(&request?).await?;
@@ -134,6 +137,15 @@ pub fn extend(
     let ttl = unit.duration("ttl", ttl)?;
     lease.check_ttl(ttl, unit)?;
     Ok(lease.extend(ttl))
+}
+
+/// [`LeaseHandle::release`] at the end of a body. `completed` tells whether it ended with success: only then is a run
+/// that happens once remembered.
+pub fn release(
+    lease: &LeaseHandle,
+    completed: bool,
+) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+    lease.release_after(completed)
 }
 
 /// The `ttl` option of a lock, with which its leases begin.

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use super::options::{CLIENT_OPTIONS, LOCK_OPTIONS, LOCK_TABLES, Row, SEMAPHORE_OPTIONS, Value};
+use super::client_options::CLIENT_OPTIONS;
+use super::options::{LOCK_OPTIONS, LOCK_TABLES, ONCE_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
 use crate::client::Redlock;
 use crate::error::{Error, Result};
 use crate::lock::{Lock, Names, check_alone};
@@ -193,6 +194,7 @@ pub fn instead_of(option: &str, valid: &[&str], unit: Unit) -> String {
     }
     let elsewhere = of_table(&given, LOCK_OPTIONS, "lock")
         .or_else(|| of_table(&given, SEMAPHORE_OPTIONS, "semaphore"))
+        .or_else(|| of_table(&given, ONCE_OPTIONS, "run of once()"))
         .or_else(|| of_table(&given, CLIENT_OPTIONS, "client"))
         .unwrap_or_default();
     let valid: Vec<_> = valid.iter().map(|name| spelled(name)).collect();

@@ -7,21 +7,23 @@
 
 mod acquire;
 mod args;
+mod client_options;
 mod default_client;
 mod driver;
 mod options;
 
 pub use acquire::{
     Acquire, acquired_at, advice, call_site, extend, fence, held_by, identity, note_call_site,
-    note_owner, own_part, own_ttl, shared_by, undo,
+    note_owner, own_part, own_ttl, release, shared_by, undo,
 };
 pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, client_trusting, instead_of,
     key_prefix, lock, renamed, times,
 };
+pub use client_options::CLIENT_OPTIONS;
 pub use default_client::{DefaultClient, default_nodes};
 pub use driver::{Completions, Driver, Job};
-pub use options::{CLIENT_OPTIONS, Described, Kind, LOCK_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
+pub use options::{Described, Kind, LOCK_OPTIONS, ONCE_OPTIONS, Row, SEMAPHORE_OPTIONS, Value};
 
 use std::time::Duration;
 

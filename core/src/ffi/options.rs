@@ -1,4 +1,5 @@
-//! The options that the bindings accept: one table for locks and one for clients.
+//! The options that the bindings accept. Here are the tables for locks, and [`super::client_options`] has that for
+//! clients.
 //!
 //! Each row has the name, kind, default, rule and description. The bindings convert by the tables, and
 //! `scripts/reference` generates the page Options from them. The rules are checked in `options::lock` and
@@ -15,8 +16,7 @@ use crate::error::{Error, Result};
 use crate::node::address_map::AddressMapOption;
 use crate::node::credentials::Ask;
 use crate::node::{LabelOption, Pem};
-use crate::options::client::Settings;
-use crate::options::lock::{Options, Unit};
+use crate::options::lock::{KeptAfter, Options, Unit};
 use crate::primitive::{Kind as LockKind, Side};
 use crate::text::spelled;
 
@@ -94,7 +94,7 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
         name: "min_hold",
         kind: Kind::Time(|options, min_hold| options.min_hold = min_hold),
         default: "0",
-        rule: "at most `ttl`, and at most `max_hold`",
+        rule: "",
         about: "minimum time to keep the key, even if the lease is released earlier. Lets hosts with skewed clocks \
                 run a scheduled job only once",
     },
@@ -140,6 +140,19 @@ pub const SEMAPHORE_OPTIONS: &[Row<Options>] = &[
     },
 ];
 
+/// The option of a run that happens once, which also has those of a lock, except for `min_hold` and
+/// `fencing`.
+pub const ONCE_OPTIONS: &[Row<Options>] = &[Row {
+    name: "remember",
+    kind: Kind::Time(|options, remember| {
+        options.kept_after = KeptAfter::Success;
+        options.min_hold = remember;
+    }),
+    default: "none, it is required",
+    rule: "above 0",
+    about: "how long a successful run is remembered, from its start. Another run is skipped until then",
+}];
+
 /// The option of both sides of a read/write lock, which also have those of a lock. Bindings set it, not programs.
 const SIDE_OPTIONS: &[Row<Options>] = &[Row {
     name: "shared",
@@ -152,7 +165,8 @@ const SIDE_OPTIONS: &[Row<Options>] = &[Row {
 }];
 
 /// The tables with the options of all primitives.
-pub(super) const LOCK_TABLES: &[&[Row<Options>]] = &[SIDE_OPTIONS, SEMAPHORE_OPTIONS, LOCK_OPTIONS];
+pub(super) const LOCK_TABLES: &[&[Row<Options>]] =
+    &[SIDE_OPTIONS, SEMAPHORE_OPTIONS, ONCE_OPTIONS, LOCK_OPTIONS];
 
 /// What a function of a binding describes, which decides on its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +175,8 @@ pub enum Described {
     Lock,
     /// A semaphore, which has a `limit`.
     Semaphore,
+    /// A run that happens once, which has `remember`.
+    Once,
     /// A side of a read/write lock, which is `shared` or not.
     Side {
         /// Whether it is the side of readers.
@@ -170,10 +186,11 @@ pub enum Described {
 
 impl Described {
     /// Returns what has these options. `shared` is the value of that option.
-    pub fn of(shared: Option<bool>, has_limit: bool) -> Self {
+    pub fn of(shared: Option<bool>, has_limit: bool, has_remember: bool) -> Self {
         match shared {
             Some(shared) => Self::Side { shared },
             None if has_limit => Self::Semaphore,
+            None if has_remember => Self::Once,
             None => Self::Lock,
         }
     }
@@ -183,130 +200,13 @@ impl Described {
         let (own, without): (&[_], &[_]) = match self {
             Self::Lock => (&[], &[]),
             Self::Semaphore => (SEMAPHORE_OPTIONS, &["fencing"]),
+            Self::Once => (ONCE_OPTIONS, &["min_hold", "fencing"]),
             Self::Side { shared: true } => (SIDE_OPTIONS, &["fencing", "min_hold"]),
             Self::Side { shared: false } => (SIDE_OPTIONS, &[]),
         };
         own.iter().chain(LOCK_OPTIONS).filter(|row| !without.contains(&row.name))
     }
 }
-
-/// The options of a client.
-///
-/// The nodes are a separate argument, and the bindings cannot set a clock.
-pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
-    Row {
-        name: "key_prefix",
-        kind: Kind::Text(|settings, prefix| settings.key_prefix = Some(prefix)),
-        default: "`lock:`",
-        rule: "",
-        about: "prefix of every key. An empty prefix shares keys with other libraries",
-    },
-    Row {
-        name: "node_timeout",
-        kind: Kind::Time(|settings, timeout| settings.node_timeout = Some(timeout)),
-        default: "min(1 s, `ttl` / 5). With `fsync` min(2 s, `ttl` / 5)",
-        rule: "above 0",
-        about: "timeout for the reply of one node, for all locks of the client",
-    },
-    Row {
-        name: "connect_timeout",
-        kind: Kind::Time(|settings, timeout| settings.connect_timeout = Some(timeout)),
-        default: "5 s",
-        rule: "above 0",
-        about: "timeout for connecting: name lookup, TCP, TLS and login",
-    },
-    Row {
-        name: "unavailable_after",
-        kind: Kind::TimeOrNull(|settings, time| settings.unavailable_after = Some(time)),
-        default: "10 s",
-        rule: "above 0, or none for no limit",
-        about: "maximum time that an acquire without a `wait` goes on while no quorum of nodes replies",
-    },
-    Row {
-        name: "restart_guard",
-        kind: Kind::Time(|settings, guard| settings.restart_guard = Some(guard)),
-        default: "60 s with several nodes, otherwise 0 (off)",
-        rule: "the same on every client",
-        about: "with several nodes, how long a restarted node grants no new lease. No `ttl` may exceed it",
-    },
-    Row {
-        name: "min_replicas",
-        kind: Kind::Count(0, |settings, replicas| settings.durability.min_replicas = replicas),
-        default: "0",
-        rule: "at most 100",
-        about: "number of replicas that must confirm a grant or renewal before it counts (`WAIT`)",
-    },
-    Row {
-        name: "fsync",
-        kind: Kind::Switch(|settings, fsync| settings.durability.fsync = fsync),
-        default: "off",
-        rule: "Redis 7.2 or Valkey, with `appendonly yes`",
-        about: "require that a grant or renewal is on disk before it counts (`WAITAOF`)",
-    },
-    Row {
-        name: "tls_ca",
-        kind: Kind::Pem(|settings, pem| settings.tls.ca = Some(pem)),
-        default: "those of the system, in Node.js those of Node.js",
-        rule: "the path of a PEM file, or its bytes. Only for `rediss://`",
-        about: "certificates of CAs and servers to trust",
-    },
-    Row {
-        name: "tls_cert",
-        kind: Kind::Pem(|settings, pem| settings.tls.cert = Some(pem)),
-        default: "none",
-        rule: "the path of a PEM file, or its bytes. Only with `tls_key`",
-        about: "the client's certificate chain, if the server requires one",
-    },
-    Row {
-        name: "tls_key",
-        kind: Kind::Pem(|settings, pem| settings.tls.key = Some(pem)),
-        default: "none",
-        rule: "the path of a PEM file, or its bytes. Only with `tls_cert`",
-        about: "the private key of the client's certificate",
-    },
-    Row {
-        name: "tls_server_name",
-        kind: Kind::Text(|settings, name| settings.tls.server_name = Some(name)),
-        default: "the URL's host",
-        rule: "only for `rediss://`",
-        about: "name that the server's certificate must contain",
-    },
-    Row {
-        name: "tls_verify",
-        kind: Kind::Switch(|settings, verify| settings.tls.verify = Some(verify)),
-        default: "on",
-        rule: "only for `rediss://`. Not off with `tls_ca`",
-        about: "verify the server's certificate",
-    },
-    Row {
-        name: "client_name",
-        kind: Kind::Text(|settings, name| settings.client_name = Some(name)),
-        default: "`redlock`",
-        rule: "1 to 255 printable ASCII characters without spaces",
-        about: "name of the connections in the server's `CLIENT LIST` and log",
-    },
-    Row {
-        name: "label",
-        kind: Kind::Label(|settings, label| settings.label = Some(label)),
-        default: "none",
-        rule: "1 to 48 ASCII letters, digits or characters of `._@-`. Or true or false",
-        about: "label of the locks that set none. True writes the host and the process",
-    },
-    Row {
-        name: "credentials",
-        kind: Kind::Credentials(|settings, ask| settings.credentials = Some(ask)),
-        default: "taken from the URLs",
-        rule: "a function. Not with a user or a password in a URL",
-        about: "callback that supplies the Redis username and password, called at each connect and before they expire",
-    },
-    Row {
-        name: "address_map",
-        kind: Kind::AddressMap(|settings, map| settings.address_map = Some(map)),
-        default: "none",
-        rule: "`host:port` by `host:port`, or a function. Only for `redis+sentinel://` and `redis+cluster://`",
-        about: "where to connect to servers that announce other addresses, such as behind NAT or Docker",
-    },
-];
 
 impl<T> Row<T> {
     /// Stores a value.

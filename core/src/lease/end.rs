@@ -3,7 +3,7 @@
 //!
 //! Deletes are sent at the call and confirmed separately. Dropping a lease or cancelling a release therefore needs no
 //! task. Deletes compare the token, so another owner's key is not touched. Before `min_hold` has passed, the command
-//! shortens the key's TTL to the rest of it instead. It behaves like a delete otherwise.
+//! sets the key's TTL to the rest of it instead. It behaves like a delete otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use crate::telemetry::{Spans, log, metrics};
 /// Sent deletes. `Err` if the lease had been lost, `Ok(None)` if it had already ended.
 pub(crate) type Sent = Result<Option<Collect<bool>>>;
 
-/// Releases the lease: ends it and sends the deletes.
-pub(crate) fn release(state: &State) -> Sent {
-    end_lease(state, stay(state))
+/// Releases the lease: ends it and sends the deletes. `completed` tells whether its body ended with success.
+pub(crate) fn release(state: &State, completed: bool) -> Sent {
+    end_lease(state, stay(state, completed))
 }
 
 /// Ends a lease that no caller received. Its keys are deleted immediately, because no work was done under them.
@@ -32,8 +32,10 @@ pub(crate) fn undo(state: &State) -> Sent {
 }
 
 /// How long the keys must stay from now on. Includes the drift, because a node's clock may run ahead.
-fn stay(state: &State) -> Duration {
-    if state.request.options.min_hold.is_zero() {
+fn stay(state: &State, completed: bool) -> Duration {
+    let options = &state.request.options;
+    // A body that failed leaves no memory, so that its next run is not refused.
+    if options.min_hold.is_zero() || options.is_once() && !completed {
         return Duration::ZERO;
     }
     let left = (state.acquired + state.request.options.min_hold).since(state.now());
@@ -58,7 +60,7 @@ pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
     state.deadline()?;
     let now = state.now();
     let end = Status::Lost(LossReason::Revoked, now);
-    let (before, deletes) = send_deletes(state, end, now, stay(state));
+    let (before, deletes) = send_deletes(state, end, now, stay(state, false));
     if before == Status::Held {
         state.report(end);
     }
@@ -101,11 +103,7 @@ fn send_deletes(
     tell();
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
     let (leases, claim) = (&state.leases, &state.claim);
-    let how = match (stay.is_zero(), held) {
-        (false, _) => ReleaseMode::Stay(stay),
-        (true, true) => ReleaseMode::Delete,
-        (true, false) => ReleaseMode::DeleteLate,
-    };
+    let how = release_mode(state, stay, left, held);
     let timeout = state.request.options.node_timeout();
     let deletes = leases.nodes.release(claim, lifetime, how, timeout);
     // A local waiter that tries now sends its request after the delete on the same connections. It then learns how long
@@ -119,6 +117,18 @@ fn send_deletes(
         state.report(end);
     }
     (before, Some(deletes))
+}
+
+/// Returns what the nodes do with the keys of a lease that was `held` until now, for `left` more.
+fn release_mode(state: &State, stay: Duration, left: Duration, held: bool) -> ReleaseMode {
+    // A healed node has the keys only for the last TTL. A lost lease may still have keys on a few nodes, which it must
+    // not block for longer.
+    let lengthens = held && (stay > left || state.ttl() < state.request.options.ttl);
+    match (stay.is_zero(), held) {
+        (false, _) => ReleaseMode::Stay { time: stay, lengthens },
+        (true, true) => ReleaseMode::Delete,
+        (true, false) => ReleaseMode::DeleteLate,
+    }
 }
 
 /// Ends the lease in this process without deleting its keys. Returns whether it was held.

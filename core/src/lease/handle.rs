@@ -14,7 +14,7 @@ use super::status::Status;
 use super::{end, extend};
 use crate::drivers;
 use crate::error::{Error, LossReason, Result};
-use crate::options::lock::{Unit, check_min_hold, check_ttl};
+use crate::options::lock::{Unit, check_ttl};
 use crate::telemetry::Omitted;
 use crate::text::shown;
 
@@ -185,7 +185,7 @@ impl LeaseHandle {
     ///
     /// # Errors
     ///
-    /// - `Invalid` if `ttl` breaks a rule for the lock's `ttl`, or is shorter than `min_hold`.
+    /// - `Invalid` if `ttl` breaks a rule for the lock's `ttl`.
     /// - `Lost` if the lease was lost, `Released` if it was released or detached.
     /// - `Unavailable` if too few nodes replied. The lease then stays valid until its deadline.
     ///
@@ -216,9 +216,7 @@ impl LeaseHandle {
     ///
     /// The rules are those of the lock. Over several nodes, a longer TTL would exceed the restart guard.
     pub(crate) fn check_ttl(&self, ttl: Duration, unit: Unit) -> Result<()> {
-        check_ttl(ttl, self.0.request.guard, unit)?;
-        // A healed node has the keys only for the last TTL.
-        check_min_hold(self.0.request.options.min_hold, "ttl", ttl)
+        check_ttl(ttl, self.0.request.guard, unit)
     }
 
     /// Releases the lease, if it is still held.
@@ -243,9 +241,18 @@ impl LeaseHandle {
     /// # Ok(()) }
     /// ```
     pub fn release(&self) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        self.release_after(false)
+    }
+
+    /// [`LeaseHandle::release`] at the end of a body. `completed` tells whether it ended with success, which matters
+    /// for a run that happens once.
+    pub(crate) fn release_after(
+        &self,
+        completed: bool,
+    ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let state = Arc::clone(&self.0);
         // Sent here and not in the future: a release whose future is dropped or cancelled must still delete the keys.
-        let sent = end::release(&state);
+        let sent = end::release(&state, completed);
         drivers::flush();
         self.0.in_own_process(end::confirmed(state, sent), |state| Err(state.why_over()))
     }

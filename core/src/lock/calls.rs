@@ -83,7 +83,7 @@ impl Lock {
                 error = lease.lost() => return Err(error),
                 value = body(lease.handle()) => value,
             };
-            ended(lease).await.map(|()| value)
+            ended(lease, true).await.map(|()| value)
         }
     }
 }
@@ -110,10 +110,11 @@ impl Lock {
     }
 }
 
-/// Releases the lease. An unconfirmed release is not an error of the body.
-async fn ended(lease: Lease) -> Result<()> {
-    let handle = lease.handle();
-    match lease.release().await {
+/// Releases the lease after a body. `completed` tells whether it ended with success. An unconfirmed release is not an
+/// error of the body.
+pub(super) async fn ended(lease: Lease, completed: bool) -> Result<()> {
+    let handle = lease.into_handle();
+    match handle.release_after(completed).await {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             if let Some(omitted) = handle.logs_unconfirmed() {
                 log::event!(
@@ -154,7 +155,7 @@ impl IntoFuture for &Lock {
 const MAX_SINGLE_WAIT: Duration = Duration::from_secs(3600);
 
 /// Runs a call's future to completion on this thread.
-fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
+pub(super) fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
     // Begun before the call, because some calls send their command immediately.
     let _waits = drivers::about_to_wait();
     let mut future = pin!(call());

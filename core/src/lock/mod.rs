@@ -2,6 +2,7 @@
 
 mod calls;
 mod checks;
+mod once;
 mod own;
 mod rwlock;
 
@@ -26,6 +27,7 @@ use checks::{check_keys, checked, primitive};
 
 pub use crate::engine::{Inspection, NodeInspection, NodePing, Ping};
 pub use crate::options::names::Names;
+pub use once::Once;
 pub use rwlock::RwLock;
 
 /// A lock on one name or several, with its options.
@@ -302,10 +304,11 @@ impl Lock {
         self
     }
 
-    /// Minimum time to keep the keys after the acquire, even if the lease is released earlier. Must not exceed `ttl`.
-    /// Default zero.
+    /// Minimum time to keep the keys after the acquire, even if the lease is released earlier. Default zero.
     ///
-    /// Lets several hosts with skewed clocks run a scheduled job only once: a late host finds the lock held.
+    /// Lets several hosts with skewed clocks run a scheduled job only once: a late host finds the lock held. It may
+    /// exceed `ttl`: a release keeps the keys, and a process that dies keeps them only until their TTL ends. To keep
+    /// them only after a success, use [`Redlock::once`](crate::Redlock::once).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {

@@ -267,8 +267,11 @@ pub(crate) enum ReleaseMode {
     DeleteLate,
     /// Deletes what a failed round may have set. If deletes must be dropped, these are the first.
     Undo,
-    /// Limits their TTL to this, and removes their owner.
-    Stay(Duration),
+    /// Removes their owner, and limits their TTL to this time. If it `lengthens`, a shorter TTL is set to it too.
+    Stay {
+        time: Duration,
+        lengthens: bool,
+    },
 }
 
 /// How many bytes of a value an inspection reads. Tokens are shorter.

@@ -97,13 +97,16 @@ impl Unit {
 pub struct Options {
     pub(crate) ttl: Duration,
     /// How long an acquire waits. `None` is the default, which waits forever for another owner, and for failed nodes by
-    /// `unavailable_after`. `Some(None)` is the same, but the program chose it, as one that waits to become the leader.
+    /// `unavailable_after`. A run of `once` tries once. `Some(None)` waits forever because the program chose it, as one
+    /// that waits to become the leader.
     pub(crate) wait: Option<Option<Duration>>,
     /// Whether to renew the lease at a third of its TTL until it is released.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
     /// How long the keys stay after the acquire, even if the lease is released earlier. Zero disables it.
     pub(crate) min_hold: Duration,
+    /// After what `min_hold` keeps the keys.
+    pub(crate) kept_after: KeptAfter,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) fencing: bool,
     /// Whether every grant waits for a disk, so that votes take longer.
@@ -121,6 +124,15 @@ pub struct Options {
     pub(crate) unit: Unit,
 }
 
+/// After what the keys of a lease are kept until the end of `min_hold`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptAfter {
+    /// Every release.
+    Release,
+    /// A release at the end of a body that succeeded. It runs once in the time `min_hold`.
+    Success,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -129,6 +141,7 @@ impl Default for Options {
             renew: true,
             max_hold: None,
             min_hold: Duration::ZERO,
+            kept_after: KeptAfter::Release,
             node_timeout: None,
             fencing: false,
             fsync: false,
@@ -155,7 +168,17 @@ impl Options {
 
     /// How long an acquire waits. `None` waits forever.
     pub(crate) fn wait(&self) -> Option<Duration> {
-        self.wait.flatten()
+        self.wait.unwrap_or(self.is_once().then_some(Duration::ZERO))
+    }
+
+    /// Whether the lock runs a body once, so that an acquire ends when it finds kept keys.
+    pub(crate) fn is_once(&self) -> bool {
+        self.kept_after == KeptAfter::Success
+    }
+
+    /// The name of `min_hold` in messages.
+    pub(crate) fn name_of_min_hold(&self) -> &'static str {
+        if self.is_once() { "remember" } else { "min_hold" }
     }
 
     /// Whether the lock may be held for long on purpose: its hold time is limited, or it belongs to a leader.
@@ -191,9 +214,15 @@ impl Options {
     pub(crate) fn check(&self, guard: Duration) -> Result<()> {
         check_ttl(self.ttl, guard, self.unit)?;
         let times = [("wait", self.wait()), ("max_hold", self.max_hold)];
-        let others = [("min_hold", Some(self.min_hold)), ("node_timeout", self.node_timeout)];
+        let min_hold = (self.name_of_min_hold(), Some(self.min_hold));
+        let others = [min_hold, ("node_timeout", self.node_timeout)];
         for (name, time) in times.into_iter().chain(others) {
             time.map_or(Ok(()), |time| check_time(name, time))?;
+        }
+        if self.is_once() && self.min_hold.is_zero() {
+            return Err(Error::invalid(
+                "remember must be above 0 (got 0). It is how long a run is remembered. Use lock() to remember none",
+            ));
         }
         if let Some(max_hold) = self.max_hold
             && max_hold < MIN_TTL
@@ -204,8 +233,6 @@ impl Options {
             return Err(Error::invalid(text));
         }
         self.label.as_ref().map_or(Ok(()), LabelOption::check)?;
-        check_min_hold(self.min_hold, "ttl", self.ttl)?;
-        check_min_hold(self.min_hold, "max_hold", self.max_hold.unwrap_or(self.ttl))?;
         // If a vote may take the whole TTL, no time is left of the lease.
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(
@@ -264,16 +291,4 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
         )));
     }
     Ok(())
-}
-
-/// Checks that `min_hold` is not longer than a key can live, which is limited by the TTL and `max_hold`.
-pub(crate) fn check_min_hold(min_hold: Duration, bound: &str, lives: Duration) -> Result<()> {
-    if min_hold <= lives {
-        return Ok(());
-    }
-    let (option, bound) = (spelled("min_hold"), spelled(bound));
-    let (min_hold, lives) = (spelled_time(min_hold), spelled_time(lives));
-    Err(Error::invalid(format!(
-        "{option} must be at most {bound}, which is {lives} (got {min_hold}). Choose a longer {bound}"
-    )))
 }

@@ -124,8 +124,10 @@ fn delete(
     let mut released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
     for key in &released {
         let entry = keys.remove(key);
-        if let (ReleaseMode::Stay(stay), Some(Entry { expires, .. })) = (how, entry) {
-            keys.insert(key.clone(), Entry::new(claim.kept(), expires.min(now + stay)));
+        if let (ReleaseMode::Stay { time, lengthens }, Some(Entry { expires, .. })) = (how, entry) {
+            let end = now + time;
+            let end = if lengthens { end } else { expires.min(end) };
+            keys.insert(key.clone(), Entry::new(claim.kept(), end));
         }
     }
     if matches!(claim.form, Form::Read(_)) && sides::release_read(data, claim, now) {

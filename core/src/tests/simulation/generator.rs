@@ -149,8 +149,9 @@ impl Scenario {
                 && matches!(how.also, Also::Nothing)
                 && rng.bool()
             {
-                let lives = [Some(how.ttl), how.max_hold, how.extend].into_iter().flatten();
-                how.min_hold = rng.u64(1..=lives.min().unwrap_or(1).min(LONGEST_MIN_HOLD));
+                // Half of them outlast the TTL.
+                let longest = how.ttl * [1, 4][rng.usize(..2)];
+                how.min_hold = rng.u64(1..=longest.min(LONGEST_MIN_HOLD));
             }
         }
     }

@@ -1,8 +1,12 @@
 //! The promises about keys that stay after a release.
+//!
+//! A release that no quorum confirmed keeps them for the TTL at least. Nodes that forget their data keep them for the
+//! restart guard: they grant no lease for that long.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::lease::{LeaseHandle, Status};
+use crate::lease::{LeaseHandle, State, Status};
 use crate::quorum::drift;
 
 use super::clock::Time;
@@ -22,7 +26,7 @@ impl Monitor {
             return;
         }
         let early = self.staying.iter().find(|(other, theirs, state)| {
-            let min_hold = state.request.options.min_hold;
+            let min_hold = self.sure_hold(state);
             let until = state.acquired + min_hold.saturating_sub(drift(min_hold));
             theirs.iter().any(|name| names.contains(name))
                 && state.claim.token != hold.0.claim.token
@@ -36,5 +40,15 @@ impl Monitor {
         if !hold.0.request.options.min_hold.is_zero() {
             self.staying.push((client, names.to_vec(), Arc::clone(&hold.0)));
         }
+    }
+
+    /// How long the keys certainly stay after the acquire.
+    fn sure_hold(&self, state: &State) -> Duration {
+        let request = &state.request;
+        let mut sure = request.options.min_hold;
+        if !self.confirmed.contains(&*state.claim.token) {
+            sure = sure.min(request.options.ttl).min(state.ttl());
+        }
+        if request.guard.is_zero() { sure } else { sure.min(request.guard) }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the promises about leases after every step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::error::LossReason;
@@ -22,6 +22,8 @@ pub(super) struct Monitor {
     pub(super) live: Vec<Record>,
     /// Leases whose keys stay after a release: their client, their names and their state.
     pub(super) staying: Vec<(usize, Vec<&'static str>, Arc<State>)>,
+    /// The tokens of the leases whose release a quorum confirmed.
+    pub(super) confirmed: BTreeSet<String>,
     pub(super) waiting: BTreeMap<u64, Waiting>,
     /// Tokens that another client will continue, with their current client.
     pub(super) hands_over: BTreeMap<String, usize>,

@@ -273,7 +273,9 @@ fn raise(call: &mut Call<'_>, fences: &[&str], fence: u64) -> Result<(), Reply> 
 pub(super) fn release(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) -> Reply {
     let token = arguments[0];
     let stay = arguments.get(1).map_or(0, |stay| int(stay));
-    let tokens: Vec<&str> = [token].into_iter().chain(arguments.iter().skip(2).copied()).collect();
+    let lengthens = stay > 0 && arguments.len() > 2;
+    let earlier = if stay == 0 { arguments.get(2..).unwrap_or_default() } else { &[] };
+    let tokens: Vec<&str> = [token].into_iter().chain(earlier.iter().copied()).collect();
     let owners = call.values(keys);
     let is_ours = |owner: &Option<String>| owner.as_deref().is_some_and(|it| tokens.contains(&it));
     let ours = keys.iter().zip(&owners).filter(|(_, owner)| is_ours(owner));
@@ -284,7 +286,7 @@ pub(super) fn release(call: &mut Call<'_>, keys: &[&str], arguments: &[&str]) ->
         for key in &ours {
             let end = call.server.keys.get(*key).map_or(NO_END, |(_, end)| *end);
             call.set(key, &format!("{KEPT_PREFIX}{token}"), end);
-            call.pexpire(key, stay, When::Lt);
+            call.pexpire(key, stay, if lengthens { When::Always } else { When::Lt });
         }
     }
     if ours.len() == keys.len() { Reply::bulk(token) } else { list([Reply::Int(0)], token) }

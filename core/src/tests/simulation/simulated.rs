@@ -97,7 +97,12 @@ impl Node for SimulatedNode {
         how: ReleaseMode,
         timeout: Duration,
     ) -> Reply<bool> {
-        let stay = if let ReleaseMode::Stay(stay) = how { stay } else { Duration::ZERO };
+        let stay = match how {
+            // A late release lengthens the TTL of keys that have not expired yet.
+            ReleaseMode::Stay { time, lengthens: true } => time + lifetime,
+            ReleaseMode::Stay { time, .. } => time,
+            _ => Duration::ZERO,
+        };
         self.world.lock().unwrap().gives_up(self.client, claim, stay);
         self.node.release(claim, lifetime, how, timeout)
     }

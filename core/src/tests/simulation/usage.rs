@@ -133,7 +133,11 @@ fn hold(client: Client, lease: Lease, how: Use, before: Tokens) -> Task {
             client.monitor.lock().unwrap().gives_up(&hold);
         }
         match how.end {
-            End::Release => drop(lease.release().await),
+            End::Release => {
+                if lease.release().await.is_ok() {
+                    client.monitor.lock().unwrap().confirmed.insert(hold.token().to_owned());
+                }
+            }
             End::Drop => drop(lease),
             End::Detach => drop(lease.into_handle().detach()),
             End::Keep => {

@@ -156,7 +156,10 @@ fn vote(claim: &Claim, params: VoteParams, sent: bool) -> Purpose {
 
 /// Builds the release. Keys that remain are not tracked, because no caller waits for them.
 pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Command {
-    let stay = if let ReleaseMode::Stay(stay) = how { Some(stay) } else { None };
+    let stay = match how {
+        ReleaseMode::Stay { time, lengthens } => Some((time, lengthens)),
+        _ => None,
+    };
     let mut command = match &claim.form {
         Form::Read(sides) => {
             let keys = held_keys(claim, sides);
@@ -164,16 +167,20 @@ pub(crate) fn release(claim: &Claim, lifetime: Duration, how: ReleaseMode) -> Co
         }
         Form::Keys | Form::Slots(_) | Form::Write(_) => release_script(claim, lifetime, stay),
     };
-    command.untracked = matches!(how, ReleaseMode::DeleteLate | ReleaseMode::Stay(_));
+    command.untracked = matches!(how, ReleaseMode::DeleteLate | ReleaseMode::Stay { .. });
     if let Purpose::Delete { of_lease, .. } = &mut command.purpose {
         *of_lease = how != ReleaseMode::Undo;
     }
     command
 }
 
-/// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead. The
-/// keys live for at most the given time before that.
-pub(crate) fn release_script(claim: &Claim, lifetime: Duration, stay: Option<Duration>) -> Command {
+/// Builds the script that deletes the keys that the claim owns. With `stay`, it limits their TTL to that instead, or
+/// sets it if that lengthens it. The keys live for at most the given time before that.
+pub(crate) fn release_script(
+    claim: &Claim,
+    lifetime: Duration,
+    stay: Option<(Duration, bool)>,
+) -> Command {
     let (command, positions) =
         release_by(Operation::Release, &claim.keys, &claim.token, lifetime, stay);
     let combinable = (claim.keys.len() == 1 && stay.is_none())
@@ -187,12 +194,16 @@ fn release_by(
     keys: &[String],
     token: &Arc<str>,
     lifetime: Duration,
-    stay: Option<Duration>,
+    stay: Option<(Duration, bool)>,
 ) -> (Command, [usize; 3]) {
-    let (mut call, [from, to]) = script(operation).on(keys, 1 + usize::from(stay.is_some()));
+    let words = stay.map_or(1, |(_, lengthens)| 2 + usize::from(lengthens));
+    let (mut call, [from, to]) = script(operation).on(keys, words);
     let end = call.word(&**token).len();
-    if let Some(stay) = stay {
-        call.number(millis(stay));
+    if let Some((time, lengthens)) = stay {
+        call.number(millis(time));
+        if lengthens {
+            call.number(1);
+        }
     }
     let purpose = Purpose::delete(Arc::clone(token), lifetime);
     let command = Command::new(call.bytes(), Expects::Token(Arc::clone(token)), purpose);

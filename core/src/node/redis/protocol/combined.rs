@@ -293,7 +293,7 @@ pub(super) mod tests {
             extend_script(&one, fenced, false),
             extend_script(&two, plain, false),
             release_script(&two, TTL, None),
-            release_script(&one, TTL, Some(TTL)),
+            release_script(&one, TTL, Some((TTL, false))),
             acquire_script(&one, plain, false),
         ] {
             assert_eq!(kind(&InFlight::without_caller(command)), None);

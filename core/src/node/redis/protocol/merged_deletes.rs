@@ -183,7 +183,7 @@ pub(super) mod tests {
             let keys = keys.iter().map(ToString::to_string).collect();
             Claim::of_owner("token".into(), keys)
         };
-        let mut targets = vec![target(&release_script(&claim(&["a"]), TTL, Some(TTL)))];
+        let mut targets = vec![target(&release_script(&claim(&["a"]), TTL, Some((TTL, false))))];
         for keys in [&["a"][..], &["b"], &["a", "b"], &["ab"], &["b", "a"]] {
             targets.push(target(&release_script(&claim(keys), TTL, None)));
         }

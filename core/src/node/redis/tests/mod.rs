@@ -178,7 +178,8 @@ fn each_command_has_the_timeout_of_its_caller() {
     let params = VoteParams::later(SECOND * 60, timeout, Fencing::Off);
     let (_vote, _extension) = (node.acquire(&claim(), params), node.extend(&claim(), params));
     let _holder = node.inspect("key", timeout);
-    for how in [ReleaseMode::Delete, ReleaseMode::DeleteLate, ReleaseMode::Stay(SECOND)] {
+    let stay = ReleaseMode::Stay { time: SECOND, lengthens: true };
+    for how in [ReleaseMode::Delete, ReleaseMode::DeleteLate, stay] {
         drop(node.release(&claim(), SECOND * 60, how, timeout));
     }
     let mut count = 0;

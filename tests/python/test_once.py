@@ -1,0 +1,291 @@
+"""`once` in Python: every way to run a function, failures and mistakes. `rust/once.rs` has the guarantees."""
+
+import asyncio
+import functools
+import inspect
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import redlock
+import trio
+from redlock.testing import TestRedlock
+
+from tests.waiting import eventually
+
+from .servers import Server
+
+DAY = 86400
+
+
+@pytest.fixture
+def fake() -> Iterator[TestRedlock]:
+    with TestRedlock() as client:
+        yield client
+
+
+def fail() -> None:
+    raise KeyError("failed")
+
+
+async def work(value: object = 7) -> object:
+    await asyncio.sleep(0)
+    return value
+
+
+def test_success_is_remembered(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as one, redlock.Redlock(redis_server.url) as two:
+        assert one.once(name, remember=DAY).run(str.upper, "charged") == (True, "CHARGED")
+        for client in (one, two):
+            assert client.once(name, remember=DAY, ttl=20).run(str.upper, "charged") == (
+                False,
+                None,
+            )
+        assert redis_server.client.pttl(f"lock:{name}") > 80_000_000
+        found = two.lock(name).inspect()
+        assert (found.held, found.nodes[0].state) == (False, "kept")
+        assert two.force_release(name)
+        assert two.once(name, remember=DAY).run(dict, a=1) == (True, {"a": 1})
+        assert repr(two.once(name, remember=1)) == f"<redlock.Once {name}>"
+        assert two.once(name, remember=1).key == f"lock:{name}"
+
+
+def test_failure_leaves_no_memory(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as client:
+        once = client.once(name, remember=DAY)
+        with pytest.raises(KeyError):
+            once.run(fail)
+        assert redis_server.client.exists(f"lock:{name}") == 0
+
+        async def acharge() -> None:
+            once = client.as_async().once(name, remember=DAY)
+            with pytest.raises(KeyError):
+                await once.run(functools.partial(asyncio.to_thread, fail))
+            assert redis_server.client.exists(f"lock:{name}") == 0
+            # Nor does a cancellation.
+            begun = asyncio.Event()
+            task = asyncio.ensure_future(once.run(endless, begun))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert redis_server.client.exists(f"lock:{name}") == 0
+            assert await once.run(work) == (True, 7)
+            assert await once.run(work) == (False, None)
+
+        asyncio.run(acharge())
+
+
+async def endless(begun: asyncio.Event) -> None:
+    begun.set()
+    await asyncio.Event().wait()
+
+
+def test_revoked_run_leaves_no_memory(fake: TestRedlock) -> None:
+    once = fake.once("payment", remember=DAY)
+    with pytest.raises(redlock.LockLost) as caught:
+        once.run(fake.release_all)
+    assert caught.value.reason == "revoked"
+    assert once.run(int) == (True, 0)
+
+
+def test_concurrent_run_is_refused_or_waits(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as one, redlock.Redlock(redis_server.url) as two:
+        begun, end = threading.Event(), threading.Event()
+
+        def charge(succeeds: bool) -> None:
+            begun.set()
+            end.wait(30)
+            if not succeeds:
+                fail()
+
+        def first(succeeds: bool) -> None:
+            with suppress(KeyError):
+                one.once(name, remember=DAY, label="first").run(charge, succeeds)
+
+        for succeeds in (False, True):
+            begun.clear()
+            end.clear()
+            with ThreadPoolExecutor() as threads:
+                running = threads.submit(first, succeeds)
+                assert begun.wait(30)
+                with pytest.raises(redlock.LockTimeout, match="held by first"):
+                    two.once(name, remember=DAY).run(int)
+                waiting = threads.submit(two.once(name, remember=DAY, wait=60).run, int)
+                eventually(lambda: two.stats().waiting == 1)
+                end.set()
+                running.result()
+                assert waiting.result() == ((False, None) if succeeds else (True, 0))
+            two.force_release(name)
+
+
+KILLED = """
+import sys, redlock
+def body():
+    print("begun", flush=True)
+    sys.stdin.read()
+redlock.Redlock(sys.argv[1]).once(sys.argv[2], remember=86400, ttl=20).run(body)
+"""
+
+
+def test_killed_process_leaves_only_the_ttl(redis_server: Server, name: str) -> None:
+    command = [sys.executable, "-c", KILLED, redis_server.url, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert 0 < redis_server.client.pttl(f"lock:{name}") <= 20_000
+
+
+def test_decorates_every_kind_of_function(fake: TestRedlock) -> None:
+    @fake.once("plain:{id}", remember=DAY)
+    def plain(id: int) -> str:
+        """Its docstring."""
+        return f"charged {id}"
+
+    assert [plain(1), plain(1), plain(2)] == ["charged 1", None, "charged 2"]
+    assert (plain.__name__, plain.__doc__) == ("plain", "Its docstring.")
+
+    class Shop:
+        @fake.once("method:{id}", remember=DAY)
+        def method(self, id: int) -> int:
+            return id
+
+        @staticmethod
+        @fake.once("static", remember=DAY)
+        def static() -> int:
+            return 1
+
+        @fake.once("class", remember=DAY)
+        @classmethod
+        def of_class(cls) -> type:
+            return cls
+
+    assert (Shop().method(3), Shop().method(3)) == (3, None)
+    assert (Shop.static(), Shop.static()) == (1, None)
+    assert (Shop.of_class(), Shop.of_class()) == (Shop, None)
+
+    @fake.once("coroutine:{value}", remember=DAY)
+    async def coroutine(value: int) -> object:
+        return await work(value)
+
+    @fake.as_async().once(lambda value: f"async:{value}", remember=DAY)
+    async def awaited(value: int) -> object:
+        return await work(value)
+
+    async def main() -> None:
+        for function in (coroutine, awaited):
+            assert inspect.iscoroutinefunction(function)
+            assert [await function(4), await function(4), await function(5)] == [4, None, 5]
+
+    asyncio.run(main())
+
+
+def test_async_client(fake: TestRedlock) -> None:
+    async def main() -> None:
+        once = fake.as_async().once("payment", remember=DAY)
+        assert await once.run(work, value=8) == (True, 8)
+        assert await once.run(work) == (False, None)
+        with pytest.raises(TypeError, match="not an 'async def'"):
+            await once.run(int)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+def test_trio(fake: TestRedlock) -> None:
+    async def charge() -> int:
+        await trio.lowlevel.checkpoint()
+        return 7
+
+    async def main() -> None:
+        # A cancelled acquire releases its grant in the background.
+        once = fake.as_async().once("payment", remember=DAY, wait=60)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await once.run(trio.sleep_forever)
+        assert scope.cancelled_caught
+        assert await once.run(charge) == (True, 7)
+        assert await once.run(charge) == (False, None)
+
+    trio.run(main)
+
+
+def test_loss_cancels_the_function(fake: TestRedlock) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+        once = fake.as_async().once("payment", remember=DAY)
+        task = asyncio.ensure_future(once.run(endless, begun))
+        await begun.wait()
+        await fake.as_async().lose("payment")
+        with pytest.raises(redlock.LockLost):
+            await task
+        assert await once.run(work) == (True, 7)
+
+    asyncio.run(main())
+
+
+def test_memory_ends_and_does_not_count_from_the_end(fake: TestRedlock) -> None:
+    once = fake.once("payment", remember=100, ttl=10)
+    assert once.run(fake.advance, 5) == (True, None)
+    fake.advance(90)
+    assert once.run(int) == (False, None)
+    fake.advance(10)
+    assert once.run(int) == (True, 0)
+
+
+def test_module_function_uses_the_default_client() -> None:
+    redlock.configure("memory://once-default", replace=True)
+    assert redlock.once("payment", remember=DAY).run(int) == (True, 0)
+    assert redlock.once("payment", remember=DAY).run(int) == (False, None)
+
+
+def test_pickles() -> None:
+    client = redlock.Redlock("memory://once-pickle")
+    once = client.once("payment", remember=DAY)
+    assert once.run(int) == (True, 0)
+    again: redlock.Once = pickle.loads(pickle.dumps(once))
+    assert again.run(int) == (False, None)
+    awaited = pickle.loads(pickle.dumps(client.as_async().once("payment", remember=DAY)))
+    assert isinstance(awaited, redlock.AsyncOnce)
+
+
+def test_mistakes_are_explained(fake: TestRedlock) -> None:
+    once = fake.once("payment", remember=DAY)
+    values: list[tuple[dict[str, Any], str]] = [
+        ({"remember": 0}, "remember must be above 0"),
+        ({"remember": -1}, "remember must be a number of seconds, 0 or more"),
+        ({"remember": DAY * 4000}, "remember must be at most ten years"),
+        ({"remember": 1, "min_hold": 1}, "min_hold"),
+        ({"remember": 1, "ttl": 0.01}, "ttl must be at least"),
+    ]
+    for options, text in values:
+        with pytest.raises(redlock.InvalidOption, match=text):
+            fake.once("payment", **options)
+    with pytest.raises(redlock.InvalidOption, match="one name"):
+        fake.once(["a", "b"], remember=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="remember"):
+        fake.once("payment")  # type: ignore[call-arg]
+    with pytest.raises(redlock.InvalidOption, match="run of once"):
+        fake.lock("payment", remember=1)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="not a function"):
+        once.run(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="generator"):
+        once.run(lambda: (yield))
+    # The lease ends before such an awaitable runs.
+    with pytest.raises(TypeError, match="as_async"):
+        once.run(work)
+    with pytest.raises(TypeError, match="awaitable"):
+        once.run(lambda: work())
+    with pytest.raises(TypeError, match="constructor"):
+        redlock.Once()
+    with pytest.raises(redlock.InvalidOption, match="function of arguments"):
+        fake.once(lambda: "payment", remember=1).run(int)
+    assert once.run(int) == (True, 0)
