@@ -2,7 +2,7 @@
 // runs their JavaScript.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { once } from "node:events";
+import events from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -29,7 +29,7 @@ const FILES = [
 ];
 const CLASSES = ["Redlock", "Lock", "Lease"];
 /** Functions of the default client. */
-const FUNCTIONS = { configure: 1, lock: 1, semaphore: 1, withLock: 1 };
+const FUNCTIONS = { configure: 1, lock: 1, once: 1, semaphore: 1, withLock: 1 };
 /** Before these run, `lease` holds the lock. */
 const HOLD = /\b(attach|forceRelease|leases|releaseAll|shutdown)\(/;
 
@@ -73,7 +73,7 @@ describe("the examples in the type definitions run:", () => {
         ...otel,
         meterProvider,
         assert,
-        once,
+        events,
         client,
         TestRedlock,
         redlock: new TestRedlock(),

@@ -209,7 +209,7 @@ export class Lease<Fencing extends boolean = boolean> {
    *
    * @example
    * ```js
-   * const aborted = once(lease.signal, "abort");
+   * const aborted = events.once(lease.signal, "abort");
    * client.close();
    * await aborted;
    * lease.signal.reason.reason; // "closed"
