@@ -77,9 +77,12 @@ async fn examine(args: &Args) -> Result<Facts> {
     for (at, (node, url)) in facts.nodes.iter_mut().zip(&urls).enumerate() {
         if node.latency.is_some() {
             // A guard of the set does not matter for a node alone.
-            let alone = || connection.client_of(url);
+            let client = connection.client_of(url)?;
+            // Each client has its own memory.
+            let is_memory = node.url.starts_with("memory://");
+            let other = if is_memory { client.clone() } else { connection.client_of(url)? };
             let name = format!("{name}-{at}");
-            node.trial = Some(live::trial([&alone()?, &alone()?], &name, args.ttl).await);
+            node.trial = Some(live::trial([&client, &other], &name, args.ttl).await);
         }
     }
     if facts.nodes.len() > 1 && facts.ready_in == Some(Duration::ZERO) {
