@@ -196,9 +196,10 @@ impl Commands {
             }
             18 | 19 => {
                 let mut arguments = vec![token];
-                match self.rng.u8(..3) {
+                match self.rng.u8(..4) {
                     0 => arguments.push(ttl),
-                    1 => arguments.extend(["0".to_owned(), self.token()]),
+                    1 => arguments.extend([ttl, "1".to_owned()]),
+                    2 => arguments.extend(["0".to_owned(), self.token()]),
                     _ => {}
                 }
                 Self::call(Operation::Release, keys, arguments)
