@@ -12,7 +12,6 @@ fn message_names_value_rule_and_fix() {
         ),
         (&["run", "-w", "5 apples", "job", "true"], &["'5 apples'", "--wait", "unit", "5m"]),
         (&["run", "--ttl", "10ms", "job", "true"], &["ttl", "at least 0.1 s", "0.01"]),
-        (&["run", "--ttl", "5", "--min-hold", "6", "job", "true"], &["min_hold", "ttl", "6", "5"]),
         (&["run", "--permits", "3", "job", "true"], &["'3'", "--permits", "two numbers", "1/4"]),
         (&["run", "--permits", "3/2", "job", "true"], &["permits", "limit", "3", "2"]),
         (&["run", "--fencing", "--permits", "1/2", "job", "true"], &["semaphore", "fencing"]),
