@@ -4,7 +4,7 @@ use super::command::{outcome, redlock};
 
 #[test]
 fn message_names_value_rule_and_fix() {
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 14] = [
         (&["doctor", "--ttl", "10ms"], &["ttl", "at least 0.1 s", "0.01"]),
         (
             &["run", "--ttl", "soon", "job", "true"],
