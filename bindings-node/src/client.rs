@@ -134,6 +134,17 @@ impl Runtime {
         configured.map(drop).map_err(|error| throw(self.thread.env, &error))
     }
 
+    /// Advances the time (ms) of clients whose only node is `memory://name`, from one deadline to the next. For tests
+    /// of programs.
+    #[napi(catch_unwind)]
+    pub fn step_memory(&self, slot: u32, name: String, time: f64) -> napi::Result<()> {
+        let time = Unit::Milliseconds.duration("ms", time);
+        let time = time.map_err(|error| throw(self.thread.env, &error))?;
+        let stepped = ffi::step_memory(&name, time);
+        self.thread.start(slot, stepped.map(|()| Outcome::Done));
+        Ok(())
+    }
+
     /// Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
     /// from two environment variables.
     #[napi(catch_unwind)]

@@ -70,6 +70,11 @@ export declare class Runtime {
   /** Sets the nodes and options of the default client. Throws if it is in use and `replace` is false. */
   configure(nodes: Array<string>, options: object, replace: boolean): void
   /**
+   * Advances the time (ms) of clients whose only node is `memory://name`, from one deadline to the next. For tests
+   * of programs.
+   */
+  stepMemory(slot: number, name: string, time: number): void
+  /**
    * Creates an option set for locks of the default client, which is then in use. If no client was chosen, creates it
    * from two environment variables.
    */

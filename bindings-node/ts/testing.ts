@@ -1,6 +1,7 @@
 /** A client for tests of programs that use locks, with methods that cause failures. */
 
 import { randomUUID } from "node:crypto";
+import { performance } from "node:perf_hooks";
 import timers from "node:timers/promises";
 import { inspect } from "node:util";
 import {
@@ -19,6 +20,7 @@ const NOTIFY_TIMEOUT = 1_000;
 
 /** Read once, because the test may replace the timers of Node.js. */
 const { setTimeout: sleep } = timers;
+const now = performance.now.bind(performance);
 
 /** A wait for the loss of a lease. */
 interface LossWait {
@@ -60,18 +62,31 @@ async function afterLosses<T>(
 }
 
 /**
- * Advances the clock of a node. The error class is that of the bundled index: an import of `errors.js` would load
- * another copy of it.
+ * Checks a time, and runs `advance` with it. The error class is that of the bundled index: an import of `errors.js`
+ * would load another copy of it.
  */
-function advanceNode(node: string, ms: number): void {
+async function checkTime(ms: number, advance: () => void | Promise<void>): Promise<void> {
   if (typeof ms !== "number") {
     const rule = "ms must be a number of milliseconds, 0 or more";
     throw new InvalidOption(`${rule} (got ${inspect(ms)})`);
   }
   try {
-    advanceMemory(node, ms);
+    await advance();
   } catch (failure) {
     throw new InvalidOption((failure as Error).message);
+  }
+}
+
+/** Repeats a check until it is true. Rejects with the text of `what` at the timeout. */
+async function until(
+  check: () => boolean | Promise<boolean>,
+  timeout: number,
+  what: () => string,
+): Promise<void> {
+  const end = now() + timeout;
+  while (!(await check())) {
+    if (now() >= end) throw new Error(what());
+    await sleep(1);
   }
 }
 
@@ -164,6 +179,31 @@ export class TestRedlock extends Redlock {
   }
 
   /**
+   * Advances time from one deadline to the next. Leases are renewed on the way.
+   *
+   * Leases that are not renewed or reach `maxHold` are lost, and waits end when they are over. Leases of this client are
+   * notified before this resolves.
+   * @param ms The time in ms.
+   * @throws `InvalidOption` for an invalid time.
+   *
+   * @example
+   * ```js
+   * const lease = await redlock.lock("job", { ttl: 10_000, maxHold: 60_000 }).acquire();
+   * await redlock.advance(50_000);
+   * lease.held; // true
+   * await redlock.advance(10_000);
+   * lease.signal.reason.reason; // "max_hold"
+   * ```
+   */
+  async advance(ms: number): Promise<void> {
+    await afterLosses(
+      this.leases(),
+      () => checkTime(ms, () => this.stepNode(this.#node, ms)),
+      (lease) => !lease.held,
+    );
+  }
+
+  /**
    * Lets time pass at once, as on a machine that was suspended.
    *
    * Leases with less time left are lost, even if they are renewed. Leases of this client are notified before this
@@ -174,15 +214,57 @@ export class TestRedlock extends Redlock {
    * @example
    * ```js
    * const lease = await redlock.lock("job", { ttl: 10_000 }).acquire();
-   * await redlock.advance(10_000);
+   * await redlock.jump(10_000);
    * lease.signal.reason.reason; // "expired"
    * ```
    */
-  async advance(ms: number): Promise<void> {
+  async jump(ms: number): Promise<void> {
     await afterLosses(
       this.leases(),
-      () => advanceNode(this.#node, ms),
+      () => checkTime(ms, () => advanceMemory(this.#node, ms)),
       (lease) => !lease.held,
+    );
+  }
+
+  /**
+   * Waits until this many acquires of this client are under way.
+   * @param count The number of acquires, by default 1.
+   * @param timeout Maximum time to wait, in ms, by default 10,000.
+   * @throws An error if fewer are under way at the timeout.
+   *
+   * @example
+   * ```js
+   * const theirs = await redlock.hold("job");
+   * const waits = redlock.lock("job").acquire();
+   * await redlock.untilWaiting();
+   * await theirs.release();
+   * (await waits).held; // true
+   * ```
+   */
+  async untilWaiting(count = 1, timeout = 10_000): Promise<void> {
+    const waiting = () => this.stats().waiting;
+    const what = () => `${waiting()} acquires are under way, fewer than ${count}`;
+    await until(() => waiting() >= count, timeout, what);
+  }
+
+  /**
+   * Waits until the lock is held, by any client.
+   * @param names One name or several, or a lock.
+   * @param timeout Maximum time to wait, in ms, by default 10,000.
+   * @throws An error if the lock is not held at the timeout.
+   *
+   * @example
+   * ```js
+   * await redlock.hold("job");
+   * await redlock.untilHeld("job");
+   * ```
+   */
+  async untilHeld(names: string | readonly string[] | Lock, timeout = 10_000): Promise<void> {
+    const lock = names instanceof Lock ? names : this.lock(names);
+    await until(
+      async () => (await lock.inspect()).held,
+      timeout,
+      () => `${lock.key}: not held`,
     );
   }
 

@@ -105,5 +105,7 @@ mod _native {
     #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]
-    use crate::testing::{advance_memory, fail_memory, now, swap_default};
+    use crate::testing::{
+        advance_memory, fail_memory, now, step_memory, step_memory_later, swap_default,
+    };
 }

@@ -8,6 +8,8 @@ use redlock::ffi::{Clock, SystemClock};
 
 use crate::args::Seconds;
 use crate::client::Redlock;
+use crate::runtime::spawn::spawn;
+use crate::runtime::wait::wait;
 use crate::source::Numbered;
 
 /// Makes the node `memory://name` fail every command, or reply again.
@@ -22,6 +24,24 @@ pub(crate) fn fail_memory(name: &str, down: bool) {
 #[pyo3(name = "_advance_memory", signature = (name: "str", seconds: "float | datetime.timedelta") -> "None")]
 pub(crate) fn advance_memory(name: &str, seconds: Seconds) {
     ffi::advance_memory(name, seconds.0);
+}
+
+/// Advances that clock from one deadline to the next, and waits for the renewals and losses on the way.
+#[pyfunction]
+#[pyo3(name = "_step_memory", signature = (name: "str", seconds: "float | datetime.timedelta") -> "None")]
+pub(crate) fn step_memory(py: Python<'_>, name: &str, seconds: Seconds) -> PyResult<()> {
+    wait(py, ffi::step_memory(name, seconds.0), |_| Ok(()))
+}
+
+/// The same as an awaitable of the running event loop.
+#[pyfunction]
+#[pyo3(name = "_step_memory_later", signature = (name: "str", seconds: "float | datetime.timedelta") -> "collections.abc.Awaitable[None]")]
+pub(crate) fn step_memory_later<'py>(
+    py: Python<'py>,
+    name: &str,
+    seconds: Seconds,
+) -> PyResult<Bound<'py, PyAny>> {
+    spawn(py, ffi::step_memory(name, seconds.0), |py, ()| Ok(py.None()))
 }
 
 /// Replaces the default client and its used flag. Returns the previous values.

@@ -40,27 +40,27 @@ describe("a test client", () => {
   });
 });
 
-describe("advance():", () => {
+describe("jump():", () => {
   isolated("leases with less time left are lost and the lock becomes free", async (redlock) => {
     const theirs = await redlock.hold("theirs", { ttl: 20_000 });
     const lease = await redlock.lock("job", { ttl: 10_000, renew: false }).acquire();
-    await redlock.advance(4000);
+    await redlock.jump(4000);
     assert.ok(lease.remaining > 5000 && lease.remaining < 6000, `${lease.remaining}`);
     await assertRefused(redlock.lock("job"));
     const told = [];
     lease.onLost((error) => told.push(error.reason));
-    await redlock.advance(6000);
+    await redlock.jump(6000);
     assert.deepEqual(told, ["expired"]);
     assert.deepEqual([lease.held, theirs.held], [false, true]);
     await redlock.using("job", { wait: 0 }, (next) => assert.ok(next.held));
-    await redlock.advance(20_000);
+    await redlock.jump(20_000);
     assert.equal(theirs.held, false);
   });
 
   isolated("a waiter acquires the lock that expires", async (redlock) => {
     await redlock.hold("job", { ttl: 100_000 });
     const waiting = redlock.lock("job", { ttl: 100_000 }).acquire();
-    await redlock.advance(100_000);
+    await redlock.jump(100_000);
     const lease = await waiting;
     assert.ok(lease.held);
     await lease.release();
@@ -71,7 +71,7 @@ describe("advance():", () => {
     onWarning(({ message }) => warnings.push(message));
     const redlock = new TestRedlock({ keyPrefix: "warned:" });
     const lease = await redlock.lock("job").acquire();
-    await redlock.advance(1);
+    await redlock.jump(1);
     assert.ok(lease.held);
     redlock.close();
     const losses = () => warnings.filter((message) => message.includes(`key=${lease.key} `));
@@ -81,7 +81,7 @@ describe("advance():", () => {
 
   isolated("invalid times are rejected", async (redlock) => {
     for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY, "10", null, undefined]) {
-      const error = await redlock.advance(wrong).catch((caught) => caught);
+      const error = await redlock.jump(wrong).catch((caught) => caught);
       assert.ok(error instanceof InvalidOption, String(wrong));
       assert.match(error.message, /^ms must be (a number of milliseconds|at most)/);
     }
@@ -90,7 +90,7 @@ describe("advance():", () => {
   test("other test clients are not affected", async () => {
     const [redlock, other] = [new TestRedlock(), new TestRedlock()];
     const lease = await other.lock("job", { renew: false }).acquire();
-    await redlock.advance(3_600_000);
+    await redlock.jump(3_600_000);
     assert.ok(lease.held);
     await Promise.all([redlock.shutdown(), other.shutdown(0)]);
   });
@@ -243,4 +243,73 @@ test("shutdown() reports releases that wait for a failing node", async () => {
   await assert.rejects(redlock.shutdown(0), unconfirmed);
   node.recover();
   await (await node.lock("job").tryAcquire()).release();
+});
+
+describe("advance():", () => {
+  isolated("leases are renewed on the way, and end at maxHold", async (redlock) => {
+    const renewed = await redlock.lock("renewed", { ttl: 10_000 }).acquire();
+    const left = await redlock.lock("left", { ttl: 10_000, renew: false }).acquire();
+    const limited = await redlock.lock("limited", { ttl: 10_000, maxHold: 600_000 }).acquire();
+    const told = [];
+    limited.onLost(({ reason }) => told.push(reason));
+    left.onLost(({ reason }) => told.push(reason));
+    await redlock.advance(9_000);
+    assert.deepEqual([renewed.held, left.held, told], [true, true, []]);
+    await redlock.advance(1_000);
+    assert.deepEqual([renewed.held, left.held, told], [true, false, ["expired"]]);
+    await redlock.advance(590_000);
+    assert.deepEqual([renewed.held, limited.held], [true, false]);
+    assert.deepEqual(told, ["expired", "max_hold"]);
+    assert.ok(redlock.stats().renewed > 100, `${redlock.stats().renewed}`);
+    await renewed.release();
+  });
+
+  isolated("a wait ends, and the holder keeps its lease", async (redlock) => {
+    const theirs = await redlock.hold("job", { ttl: 10_000 });
+    const ends = [];
+    const waits = redlock
+      .lock("job", { wait: 50_000 })
+      .acquire()
+      .catch(({ kind }) => ends.push(kind));
+    await redlock.untilWaiting();
+    await redlock.advance(49_000);
+    assert.deepEqual(ends, []);
+    await redlock.advance(2_000);
+    await waits;
+    assert.deepEqual([ends, theirs.held], [["timeout"], true]);
+  });
+
+  isolated("a lease is lost while the node fails", async (redlock) => {
+    const lease = await redlock.lock("job", { ttl: 10_000 }).acquire();
+    redlock.fail();
+    await redlock.advance(30_000);
+    assert.equal(lease.signal.reason.reason, "expired");
+  });
+
+  isolated("invalid times are rejected", async (redlock) => {
+    for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY, "10", null, undefined]) {
+      const error = await redlock.advance(wrong).catch((caught) => caught);
+      assert.ok(error instanceof InvalidOption, String(wrong));
+      assert.match(error.message, /^ms must be (a number of milliseconds|at most)/);
+    }
+  });
+});
+
+describe("untilWaiting() and untilHeld():", () => {
+  isolated("resolve once it is so", async (redlock) => {
+    const first = redlock.lock("job").acquire();
+    await redlock.untilHeld("job");
+    const waits = [1, 2].map(() => redlock.lock("job").using(() => undefined));
+    await redlock.untilWaiting(2);
+    assert.equal(redlock.stats().waiting, 2);
+    await (await first).release();
+    await Promise.all(waits);
+    await redlock.hold("theirs");
+    await redlock.untilHeld(redlock.lock("theirs"));
+  });
+
+  isolated("reject at the timeout", async (redlock) => {
+    await assert.rejects(redlock.untilWaiting(2, 0), /0 acquires are under way, fewer than 2/);
+    await assert.rejects(redlock.untilHeld("job", 0), /lock:job: not held/);
+  });
 });

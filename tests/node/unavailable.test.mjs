@@ -39,7 +39,7 @@ for (const unavailableAfter of [300, null, undefined]) {
     const acquire = fake.lock("job").acquire();
     await waiting(fake);
     for (let turn = 0; turn < 5; turn += 1) {
-      await fake.advance(4000);
+      await fake.jump(4000);
       await theirs.extend(10_000);
     }
     assert.equal(fake.stats().waiting, 1);
@@ -53,7 +53,7 @@ test("null retries until the node replies", async () => {
   fake.fail();
   const acquire = fake.lock("job").acquire();
   await waiting(fake);
-  await fake.advance(3_600_000);
+  await fake.jump(3_600_000);
   assert.equal(fake.stats().waiting, 1);
   fake.recover();
   await (await acquire).release();
@@ -65,7 +65,7 @@ test("the default is ten seconds", async () => {
   const acquire = fake.lock("job").acquire();
   await waiting(fake);
   const failed = assert.rejects(acquire, /Gave up after unavailableAfter: 10000\./);
-  await fake.advance(10_000);
+  await fake.jump(10_000);
   await failed;
 });
 

@@ -75,12 +75,12 @@ def test_fail_makes_the_node_unavailable(fake: TestRedlock, call: Call) -> None:
     call(call(fake.lock("other", wait=0), "acquire"), "release")
 
 
-def test_advance_expires_a_lease(fake: TestRedlock, call: Call) -> None:
+def test_jump_expires_a_lease(fake: TestRedlock, call: Call) -> None:
     lease = call(fake.lock("job", ttl=10, renew=False), "acquire")
-    call(fake, "advance", timedelta(seconds=4))
+    call(fake, "jump", timedelta(seconds=4))
     assert 5 < lease.remaining < 6
     assert call(fake.lock("job"), "try_acquire") is None
-    call(fake, "advance", 6)
+    call(fake, "jump", 6)
     assert not lease.held
     with pytest.raises(redlock.LockLost) as caught:
         call(lease, "release")
@@ -88,76 +88,76 @@ def test_advance_expires_a_lease(fake: TestRedlock, call: Call) -> None:
     call(call(fake.lock("job", wait=0), "acquire"), "release")
 
 
-def test_advance_applies_to_other_holders_and_renewed_leases(fake: TestRedlock, call: Call) -> None:
+def test_jump_applies_to_other_holders_and_renewed_leases(fake: TestRedlock, call: Call) -> None:
     theirs = call(fake, "hold", "theirs", ttl=20)
     ours = call(fake.lock("ours", ttl=30), "acquire")
-    call(fake, "advance", 20)
+    call(fake, "jump", 20)
     assert (theirs.held, ours.held) == (False, True)
     call(call(fake.lock("theirs", wait=0), "acquire"), "release")
     eventually(lambda: ours.remaining >= 29, "it was not renewed")
     call(ours, "release")
 
 
-def test_advance_lets_a_waiter_acquire_an_expired_lock(fake: TestRedlock) -> None:
+def test_jump_lets_a_waiter_acquire_an_expired_lock(fake: TestRedlock) -> None:
     theirs = fake.hold("job", ttl=100, renew=False)
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(fake.lock("job", ttl=100).acquire)
         eventually(lambda: fake.stats().waiting == 1)
         assert not waiter.done()
-        fake.advance(100)
+        fake.jump(100)
         lease = waiter.result(timeout=20)
     assert (theirs.held, lease.held) == (False, True)
     lease.release()
 
 
-def test_advance_ends_a_wait(fake: TestRedlock) -> None:
+def test_jump_ends_a_wait(fake: TestRedlock) -> None:
     theirs = fake.hold("job", ttl=100)
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(fake.lock("job").acquire, wait=50)
         eventually(lambda: fake.stats().waiting == 1)
-        fake.advance(60)
+        fake.jump(60)
         with pytest.raises(redlock.LockTimeout):
             waiter.result(timeout=20)
     assert theirs.held
 
 
-def test_advance_returns_after_the_callbacks(
+def test_jump_returns_after_the_callbacks(
     fake: TestRedlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redlock.testing, "NOTIFY_TIMEOUT", 60)
+    monkeypatch.setattr(redlock._test_waits, "NOTIFY_TIMEOUT", 60)
     notified: list[str | None] = []
     lease = fake.lock("job").acquire()
     lease.on_lost(lambda error: notified.append(error.reason))
-    fake.advance(3600)
+    fake.jump(3600)
     assert notified == ["expired"]
 
     async def main() -> None:
         lease = await fake.lock("job").as_async().acquire()
         lease.on_lost(lambda error: notified.append(error.reason))
-        await fake.as_async().advance(3600)
+        await fake.as_async().jump(3600)
         assert notified == ["expired"] * 2
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_advance_runs_the_callbacks_while_the_node_fails(
+def test_jump_runs_the_callbacks_while_the_node_fails(
     fake: TestRedlock, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redlock.testing, "NOTIFY_TIMEOUT", 60)
+    monkeypatch.setattr(redlock._test_waits, "NOTIFY_TIMEOUT", 60)
     notified: list[str | None] = []
 
     async def main() -> None:
         lease = await fake.lock("job").as_async().acquire()
         lease.on_lost(lambda error: notified.append(error.reason))
         fake.fail()
-        await fake.as_async().advance(3600)
+        await fake.as_async().jump(3600)
         assert notified == ["expired"]
 
     anyio.run(main, backend=backend)
 
 
-def test_advance_ignores_another_module_named_trio(
+def test_jump_ignores_another_module_named_trio(
     fake: TestRedlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "redlock._trio", raising=False)
@@ -166,14 +166,14 @@ def test_advance_ignores_another_module_named_trio(
 
     async def main() -> None:
         lease = await fake.lock("job").as_async().acquire()
-        await fake.as_async().advance(3600)
+        await fake.as_async().jump(3600)
         assert not lease.held
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("wrong", [-1, None])
-def test_failed_advance_leaves_no_callback(
+def test_failed_jump_leaves_no_callback(
     fake: TestRedlock, call: Call, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registered: list[object] = []
@@ -188,25 +188,25 @@ def test_failed_advance_leaves_no_callback(
 
     monkeypatch.setattr(TestRedlock, "leases", lambda _: [Lease()])
     with pytest.raises(redlock.InvalidOption):
-        call(fake, "advance", wrong)
+        call(fake, "jump", wrong)
     assert registered
     assert forgotten == registered
 
 
-def test_advance_affects_one_client_only(fake: TestRedlock) -> None:
+def test_jump_affects_one_client_only(fake: TestRedlock) -> None:
     with TestRedlock() as other, redlock.Redlock("memory://") as third:
         leases = [each.lock("job", renew=False).acquire() for each in (fake, other, third)]
-        fake.advance(10)
+        fake.jump(10)
         assert [lease.held for lease in leases] == [False, True, True]
         for lease in leases[1:]:
             lease.release()
 
 
 @pytest.mark.parametrize("wrong", [-1, "10", None, float("nan")])
-def test_invalid_advance_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> None:
+def test_invalid_jump_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> None:
     lease = fake.lock("job").acquire()
     with pytest.raises(redlock.InvalidOption, match=r"seconds (is|must be) "):
-        call(fake, "advance", wrong)
+        call(fake, "jump", wrong)
     assert lease.held
     lease.release()
 
@@ -343,7 +343,7 @@ def test_plugin_is_not_loaded_by_the_installation(tmp_path: Path) -> None:
     assert "fixture 'redlock_client' not found" in ran.stdout
 
 
-def test_advance_works_while_the_programs_clock_is_frozen(
+def test_jump_works_while_the_programs_clock_is_frozen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with freezegun."""
@@ -354,7 +354,7 @@ def test_advance_works_while_the_programs_clock_is_frozen(
         lease.on_lost(lambda _: None)
         for clock in ("monotonic", "time", "perf_counter"):
             monkeypatch.setattr(time, clock, lambda: 1.0)
-        client.advance(20)
+        client.jump(20)
         assert not lease.held
         monkeypatch.undo()
 

@@ -88,7 +88,7 @@ def test_wait_for_a_held_lock_has_no_limit(limit: dict[str, Any]) -> None:
         thread.start()
         eventually(lambda: fake.stats().waiting == 1)
         for _ in range(5):
-            fake.advance(4)
+            fake.jump(4)
             theirs.extend(10)
         assert fake.stats().waiting == 1
         theirs.release()
@@ -108,7 +108,7 @@ def test_none_retries_until_the_node_replies() -> None:
         thread = threading.Thread(target=work)
         thread.start()
         eventually(lambda: fake.stats().waiting == 1)
-        fake.advance(3600)
+        fake.jump(3600)
         assert fake.stats().waiting == 1
         fake.recover()
         thread.join()
@@ -130,7 +130,7 @@ def test_the_default_is_ten_seconds() -> None:
         thread.start()
         # It must have begun before the clock moves.
         eventually(lambda: fake.stats().waiting == 1)
-        fake.advance(10)
+        fake.jump(10)
         thread.join()
         assert "Gave up after unavailable_after=10." in failed[0]
 

@@ -85,12 +85,12 @@ async fn advance_and_jump_move_the_test_clock() {
 }
 
 #[tokio::test]
-async fn advance_works_with_either_clock() {
+async fn jump_works_with_either_clock() {
     let clock = TestClock::new();
     for redlock in [TestRedlock::new().unwrap(), TestRedlock::with_clock(&clock).unwrap()] {
         let lease = redlock.lock("job").acquire().await.unwrap();
         let longer = redlock.lock("longer").ttl(60 * SECOND).acquire().await.unwrap();
-        redlock.advance(11 * SECOND).await;
+        redlock.jump(11 * SECOND).await;
         assert_eq!(lease.lost_reason(), Some(LossReason::Expired));
         assert!(longer.is_held());
         assert!(redlock.hold("job").await.unwrap().is_held());

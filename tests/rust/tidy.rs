@@ -51,7 +51,7 @@ fn each_dependency_is_used_only_where_allowed() {
             "runtime/machine.rs",
             "engine/running.rs",
             "client/shutdown.rs",
-            "testing/clock.rs",
+            "clock/stepping.rs",
             "ffi/driver.rs",
             "node/redis/io/lookup.rs",
             "node/redis/server/mod.rs",
@@ -65,7 +65,7 @@ fn each_dependency_is_used_only_where_allowed() {
     // A recorder is likewise called only on a separate thread.
     mentions("core/src", "use metrics::", &["telemetry/metrics.rs"]);
     mentions("core/src", "Instant::now", &["runtime/mod.rs", "runtime/machine.rs"]);
-    mentions("core/src", "SystemTime", &["clock.rs"]);
+    mentions("core/src", "SystemTime", &["clock/mod.rs"]);
     // A module is where its name says.
     mentions("core/src", "path = \"", &[]);
     mentions("bindings-python/src", "detach(py", &["runtime"]);

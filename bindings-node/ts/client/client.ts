@@ -390,6 +390,11 @@ export class Redlock {
     return { nodes: this.nodes, options: { ...this.#parts.shown } };
   }
 
+  /** @internal For `TestRedlock`. Advances the clock of a node from one deadline to the next. */
+  async stepNode(node: string, ms: number): Promise<void> {
+    await settled((slot) => native().stepMemory(slot, node, ms));
+  }
+
   /** Returns the native client, after sending all recorded calls. */
   static #nativeOf(client: Redlock): NativeClient {
     native();

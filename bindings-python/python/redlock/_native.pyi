@@ -2205,6 +2205,16 @@ def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
     Sets the function that returns the running trio. It is called only after the program has imported trio.
     """
 
+def _step_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":
+    """
+    Advances that clock from one deadline to the next, and waits for the renewals and losses on the way.
+    """
+
+def _step_memory_later(name: "str", seconds: "float | datetime.timedelta") -> "collections.abc.Awaitable[None]":
+    """
+    The same as an awaitable of the running event loop.
+    """
+
 def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool] | None":
     """
     Replaces the default client and its used flag. Returns the previous values.

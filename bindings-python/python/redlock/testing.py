@@ -4,20 +4,15 @@ With pytest, the fixtures `redlock_client` and `async_redlock_client` of the plu
 client.
 """
 
-import asyncio
-import sys
 import time
 import uuid
-from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from redlock._asyncio import _trio
+from redlock._async_testing import AsyncTests
 from redlock._native import (
-    AsyncLease,
     AsyncLock,
-    AsyncRedlock,
     Lease,
     Lock,
     Redlock,
@@ -25,46 +20,11 @@ from redlock._native import (
     _fail_memory,
     _lock,
     _now,
+    _step_memory,
 )
+from redlock._test_waits import Deadline, Names, Notified, notify_end
 
-_Names = str | list[str] | tuple[str, ...] | Lock | AsyncLock
-
-#: How long `lose` and `advance` wait for the loss callbacks, in seconds on a clock that freezegun does not replace.
-NOTIFY_TIMEOUT = 1.0
-
-
-class _Notified:
-    """Waits up to `NOTIFY_TIMEOUT` seconds for the loss callbacks of some leases, in a with statement."""
-
-    def __init__(self, held: list[Lease]) -> None:
-        self._held = held
-        self._notified: list[Lease] = []
-        self._forget = [lease.on_lost(self._note(lease)) for lease in held]
-        self._end = _now() + NOTIFY_TIMEOUT
-
-    def _note(self, lease: Lease) -> "Callable[[object], None]":
-        return lambda _: self._notified.append(lease)
-
-    def missing(self) -> bool:
-        waiting = [lease for lease in self._held if not lease.held and lease not in self._notified]
-        return bool(waiting) and _now() < self._end
-
-    def __enter__(self) -> "Self":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for forget in self._forget:
-            forget()
-
-
-async def _turn() -> None:
-    """Lets the event loop run other tasks and callbacks, under asyncio and trio."""
-    if "trio" in sys.modules and _trio() is not None:
-        import trio
-
-        await trio.lowlevel.checkpoint()
-    else:
-        await asyncio.sleep(0)
+__all__ = ["AsyncTestRedlock", "TestRedlock"]
 
 
 class TestRedlock(Redlock):
@@ -106,7 +66,7 @@ class TestRedlock(Redlock):
         """
         return AsyncTestRedlock._over(self)
 
-    def hold(self, name: "_Names", **options: "Any") -> Lease:
+    def hold(self, name: "Names", **options: "Any") -> Lease:
         """Makes another client hold the lock, until you call `release()` on its lease.
 
         Args:
@@ -130,7 +90,7 @@ class TestRedlock(Redlock):
         self._held.append(lease)
         return lease
 
-    def lose(self, name: "_Names") -> bool:
+    def lose(self, name: "Names") -> bool:
         """Makes the current holder lose the lock. Leases of this client are lost when this returns.
 
         Args:
@@ -147,17 +107,42 @@ class TestRedlock(Redlock):
         """
         held = self._leases_of(name)
         was_held = self.force_release(name)
-        end = _now() + NOTIFY_TIMEOUT
+        end = notify_end()
         while any(lease.held for lease in held) and _now() < end:
             time.sleep(0.001)
         return was_held
 
     def advance(self, seconds: "float | timedelta") -> None:
+        """Advances time from one deadline to the next. Leases are renewed on the way.
+
+        Leases that are not renewed or reach `max_hold` are lost, and waits end when they are over. Callbacks have run
+        when this returns, except those on a running event loop of this thread: this call blocks that loop, so acquires
+        and callbacks there run afterwards. There, use `await client.as_async().advance()`.
+
+        Args:
+            seconds: Seconds or a timedelta.
+
+        Example:
+            >>> client = redlock.testing.TestRedlock()
+            >>> lease = client.lock("job", ttl=10, max_hold=60).acquire()
+            >>> client.advance(50)
+            >>> lease.held
+            True
+            >>> client.advance(timedelta(seconds=10))
+            >>> lease.held, client.lock("job").try_acquire().held
+            (False, True)
+        """
+        with Notified(self.leases()) as notified:
+            _step_memory(self._node, seconds)
+            while notified.missing():
+                time.sleep(0.001)
+
+    def jump(self, seconds: "float | timedelta") -> None:
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
 
         Leases with less time left are lost, renewed or not, and their locks become free. Their callbacks have run when
         this returns, except callbacks on a running event loop of this thread: this call blocks that loop for up to a
-        second, and they run afterwards. There, use `await client.as_async().advance()`.
+        second, and they run afterwards. There, use `await client.as_async().jump()`.
 
         Args:
             seconds: Seconds or a timedelta.
@@ -165,17 +150,70 @@ class TestRedlock(Redlock):
         Example:
             >>> client = redlock.testing.TestRedlock()
             >>> lease = client.lock("job", ttl=10).acquire()
-            >>> client.advance(9)
+            >>> client.jump(9)
             >>> lease.held
             True
-            >>> client.advance(timedelta(seconds=10))
+            >>> client.jump(timedelta(seconds=10))
             >>> lease.held, client.lock("job").try_acquire().held
             (False, True)
         """
-        with _Notified(self.leases()) as notified:
+        with Notified(self.leases()) as notified:
             _advance_memory(self._node, seconds)
             while notified.missing():
                 time.sleep(0.001)
+
+    def until_waiting(self, count: int = 1, timeout: "float | timedelta" = 10) -> None:
+        """Waits until this many acquires of this client are under way.
+
+        Args:
+            count: The number of acquires.
+            timeout: Maximum time to wait, in seconds or as a timedelta.
+
+        Raises:
+            TimeoutError: Fewer acquires are under way at the timeout.
+
+        Example:
+            >>> client = redlock.testing.TestRedlock()
+            >>> theirs = client.hold("job")
+            >>> threading.Thread(target=client.lock("job", wait=5).acquire, daemon=True).start()
+            >>> client.until_waiting()
+            >>> client.stats().waiting
+            1
+            >>> theirs.release()
+        """
+        end = Deadline(timeout, lambda: self._too_few(count))
+        while self.stats().waiting < count:
+            end.check()
+            time.sleep(0.001)
+
+    def until_held(self, name: "Names", timeout: "float | timedelta" = 10) -> None:
+        """Waits until the lock is held, by any client.
+
+        Args:
+            name: The name of the lock, or several, or a lock object.
+            timeout: Maximum time to wait, in seconds or as a timedelta.
+
+        Raises:
+            TimeoutError: The lock is not held at the timeout.
+
+        Example:
+            >>> client = redlock.testing.TestRedlock()
+            >>> theirs = client.hold("job")
+            >>> client.until_held("job")
+        """
+        lock = self._own_lock(name)
+        end = Deadline(timeout, lambda: f"{lock.key}: not held")
+        while not lock.inspect().held:
+            end.check()
+            time.sleep(0.001)
+
+    def _too_few(self, count: int) -> str:
+        return f"{self.stats().waiting} acquires are under way, fewer than {count}"
+
+    def _own_lock(self, name: "Names") -> Lock:
+        if isinstance(name, AsyncLock):
+            return name.as_sync()
+        return name if isinstance(name, Lock) else self.lock(name)
 
     def fail(self) -> None:
         """Makes the node fail every command until `recover()`. Leases that are not renewed end with their TTL.
@@ -201,7 +239,7 @@ class TestRedlock(Redlock):
         """
         _fail_memory(self._node, False)
 
-    def _lock_of_other(self, name: "_Names", options: "dict[str, Any]") -> Lock:
+    def _lock_of_other(self, name: "Names", options: "dict[str, Any]") -> Lock:
         """Returns the lock of the other client."""
         own: dict[str, Any] = {}
         names: Any = name
@@ -211,7 +249,7 @@ class TestRedlock(Redlock):
             _, (_, names, own, _) = lock.__reduce__()
         return _lock(self._other, names, {**own, **options, "wait": 0}, ())
 
-    def _leases_of(self, name: "_Names") -> list[Lease]:
+    def _leases_of(self, name: "Names") -> list[Lease]:
         lock = name if isinstance(name, Lock | AsyncLock) else self.lock(name)
         keys = {*lock.keys}
         return [lease for lease in self.leases() if keys & {*lease.keys}]
@@ -240,7 +278,7 @@ class TestRedlock(Redlock):
         super().__exit__(kind, error, trace)
 
 
-class AsyncTestRedlock(AsyncRedlock):
+class AsyncTestRedlock(AsyncTests):
     """`TestRedlock` with methods that are awaited. The options are those of `Redlock`.
 
     Example:
@@ -272,104 +310,3 @@ class AsyncTestRedlock(AsyncRedlock):
             >>> client.as_sync().fail()
         """
         return self._test
-
-    async def hold(self, name: "_Names", **options: "Any") -> AsyncLease:
-        """Makes another client hold the lock, until you call `release()` on its lease.
-
-        Args:
-            name: The name of the lock, or several, or a lock object, whose options apply too.
-            **options: Options of `lock`.
-
-        Returns:
-            The lease of the other client.
-
-        Raises:
-            LockTimeout: The lock is held already.
-
-        Example:
-            >>> client = redlock.testing.AsyncTestRedlock()
-            >>> theirs = await client.hold("job")
-            >>> await theirs.release()
-        """
-        lease: AsyncLease = await self._test._lock_of_other(name, options).as_async().acquire()
-        self._test._held.append(lease.as_sync())
-        return lease
-
-    async def lose(self, name: "_Names") -> bool:
-        """Makes the current holder lose the lock. Callbacks on this event loop have run when this returns.
-
-        Args:
-            name: The name of the lock, or several, or a lock object. For a semaphore, every owner loses its permits.
-
-        Returns:
-            Whether any node had a key of the lock.
-
-        Example:
-            >>> client = redlock.testing.AsyncTestRedlock()
-            >>> lease = await client.lock("job").acquire()
-            >>> await client.lose("job"), lease.held
-            (True, False)
-        """
-        held = self._test._leases_of(name)
-        with _Notified(held) as notified:
-            was_held = await self.force_release(name)
-            end = _now() + NOTIFY_TIMEOUT
-            while any(lease.held for lease in held) and _now() < end:
-                await _turn()
-            while notified.missing():
-                await _turn()
-        return was_held
-
-    async def advance(self, seconds: "float | timedelta") -> None:
-        """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
-
-        Leases with less time left are lost, renewed or not, and their locks become free. Callbacks on this event loop
-        have run when this returns.
-
-        Args:
-            seconds: Seconds or a timedelta.
-
-        Example:
-            >>> client = redlock.testing.AsyncTestRedlock()
-            >>> lease = await client.lock("job", ttl=10).acquire()
-            >>> await client.advance(10)
-            >>> lease.held
-            False
-        """
-        with _Notified(self._test.leases()) as notified:
-            _advance_memory(self._test._node, seconds)
-            while notified.missing():
-                await _turn()
-
-    def fail(self) -> None:
-        """Makes the node fail every command until `recover()`. Leases that are not renewed end with their TTL.
-
-        Example:
-            >>> client = redlock.testing.AsyncTestRedlock()
-            >>> client.fail()
-            >>> await client.lock("job", wait=0).acquire()
-            Traceback (most recent call last):
-            redlock.QuorumUnavailable: lock:job: ...
-        """
-        self._test.fail()
-
-    def recover(self) -> None:
-        """Makes the node reply again.
-
-        Example:
-            >>> client = redlock.testing.AsyncTestRedlock()
-            >>> client.fail()
-            >>> client.recover()
-            >>> (await client.lock("job").acquire()).held
-            True
-        """
-        self._test.recover()
-
-    def close(self) -> None:
-        """Closes the client, as `AsyncRedlock.close` does. The node recovers, and the leases of `hold` end."""
-        self._test.close()
-
-    async def shutdown(self, timeout: "float | timedelta" = 10) -> int:
-        """Ends the client, as `AsyncRedlock.shutdown` does. The node recovers, and the leases of `hold` end."""
-        self._test._end()
-        return await super().shutdown(timeout)

@@ -40,7 +40,7 @@ pub use crate::lease::Owner;
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};
 pub use crate::node::callback::{Answer, Function};
 pub use crate::node::credentials::{Ask, Credentials};
-pub use crate::node::{DefaultTrust, ServerReplies, advance_memory, fail_memory};
+pub use crate::node::{DefaultTrust, ServerReplies, advance_memory, fail_memory, step_memory};
 pub use crate::options::lock::Unit;
 pub use crate::quorum::{Tally, drift};
 pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, observe, spawn};

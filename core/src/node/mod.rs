@@ -42,7 +42,7 @@ pub(crate) use guarded::Guarded;
 pub(crate) use keys::{check_lock_key, fence_key, permits_key, sides, stored_name};
 pub(crate) use label::{Label, LabelOption};
 pub(crate) use memory::{Memory, MemoryNode};
-pub use memory::{advance_memory, fail_memory};
+pub use memory::{advance_memory, fail_memory, step_memory};
 pub(crate) use outage::{Outage, Proof};
 pub(crate) use redis::{
     CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, Parameters,

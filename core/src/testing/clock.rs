@@ -1,6 +1,5 @@
 //! A clock for tests of programs, which stands still until the test advances it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -8,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
+use crate::clock::stepping::{Sleepers, Stepped, advance};
 use crate::clock::{Clock, Instant, Sleep};
-use crate::runtime::{background, lock};
+use crate::runtime::lock;
 
 /// A clock for [`TestRedlock::with_clock`](super::TestRedlock::with_clock) that stands still until
 /// [`advance`](Self::advance) moves it.
@@ -58,7 +56,7 @@ impl TestClock {
     ///
     /// The test must poll its own futures concurrently, for example an acquire in `tokio::join!` or in a task.
     pub async fn advance(&self, time: Duration) {
-        self.0.advance(time).await;
+        advance(&self.0, time).await;
     }
 
     /// Advances the clock at once, as for a process that was stopped and finds its leases lost.
@@ -78,13 +76,6 @@ impl fmt::Debug for TestClock {
     }
 }
 
-/// How many turns of the background thread woken tasks get to do their work, because each may wake another.
-const TURNS_PER_CHECK: u32 = 8;
-/// How long to wait, by the system clock, between two checks whether all due sleepers have run.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(2);
-/// The maximum number of checks. The clock then advances anyway.
-const MAX_CHECKS: u32 = 500;
-
 /// A clock that stands still until a test moves it. It is not [`TestClock`] itself, whose type no client accepts.
 #[derive(Clone, Default)]
 struct ManualClock(Arc<Mutex<State>>);
@@ -93,10 +84,7 @@ struct ManualClock(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     now: Duration,
-    /// The sleepers by deadline. A sleeper that is due and still listed was woken but not polled yet.
-    sleepers: BTreeMap<(Duration, u64), Waker>,
-    /// Makes the keys of sleepers with the same deadline unique.
-    next: u64,
+    sleepers: Sleepers,
 }
 
 impl ManualClock {
@@ -104,59 +92,24 @@ impl ManualClock {
         lock(&self.0).now
     }
 
-    async fn advance(&self, time: Duration) {
-        let end = self.elapsed().saturating_add(time);
-        self.settle().await;
-        while let Some(at) = self.due_by(end) {
-            self.set_time(at);
-            self.settle().await;
-        }
-        self.set_time(end);
-        self.settle().await;
-    }
-
-    /// The next deadline that is not later than `end`.
-    fn due_by(&self, end: Duration) -> Option<Duration> {
-        let state = lock(&self.0);
-        let mut ends = state.sleepers.keys().map(|(at, _)| *at);
-        ends.find(|at| *at > state.now).filter(|at| *at <= end)
-    }
-
     fn set_time(&self, at: Duration) {
         let mut state = lock(&self.0);
         // Of two concurrent calls, the later time wins.
         state.now = state.now.max(at);
-        let due = state.sleepers.range(..=(state.now, u64::MAX));
-        let wakers: Vec<Waker> = due.map(|(_, waker)| waker.clone()).collect();
+        let due = state.sleepers.due(Instant::from_start(state.now));
         drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-    }
-
-    /// Waits until all due sleepers were polled and their tasks had some turns.
-    async fn settle(&self) {
-        for _ in 0..MAX_CHECKS {
-            for _ in 0..TURNS_PER_CHECK {
-                turn().await;
-            }
-            if !self.has_due_sleeper() {
-                return;
-            }
-            background::sleep(SETTLE_INTERVAL).await;
-        }
-    }
-
-    fn has_due_sleeper(&self) -> bool {
-        let state = lock(&self.0);
-        state.sleepers.first_key_value().is_some_and(|((at, _), _)| *at <= state.now)
+        due.into_iter().for_each(Waker::wake);
     }
 }
 
-/// Waits until the background thread has run everything that was queued.
-async fn turn() {
-    let (done, seen) = oneshot::channel();
-    background::spawn(async move { drop(done) }).detach();
-    // The task drops the sender. Without a thread, it was dropped before.
-    let _: Result<(), _> = seen.await;
+impl Stepped for ManualClock {
+    fn move_to(&self, at: Instant) {
+        self.set_time(at.since(Instant::default()));
+    }
+
+    fn with_sleepers<T>(&self, read: impl FnOnce(&Sleepers) -> T) -> T {
+        read(&lock(&self.0).sleepers)
+    }
 }
 
 impl Clock for ManualClock {
@@ -169,19 +122,15 @@ impl Clock for ManualClock {
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
-        let mut state = lock(&self.0);
-        state.next += 1;
-        let at = at.since(Instant::default());
-        let sleeper = Sleeper { clock: self.clone(), key: (at, state.next) };
-        drop(state);
-        Box::pin(sleeper)
+        let key = lock(&self.0).sleepers.key(at);
+        Box::pin(Sleeper { clock: self.clone(), key })
     }
 }
 
 /// A future that waits for its deadline.
 struct Sleeper {
     clock: ManualClock,
-    key: (Duration, u64),
+    key: (Instant, u64),
 }
 
 impl Future for Sleeper {
@@ -189,18 +138,18 @@ impl Future for Sleeper {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.clock.0);
-        if state.now >= self.key.0 {
-            state.sleepers.remove(&self.key);
+        if Instant::from_start(state.now) >= self.key.0 {
+            state.sleepers.remove(self.key);
             return Poll::Ready(());
         }
-        state.sleepers.insert(self.key, cx.waker().clone());
+        state.sleepers.insert(self.key, cx.waker());
         Poll::Pending
     }
 }
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        lock(&self.clock.0).sleepers.remove(&self.key);
+        lock(&self.clock.0).sleepers.remove(self.key);
     }
 }
 

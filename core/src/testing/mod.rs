@@ -22,7 +22,7 @@ pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::error::Result;
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Names;
-use crate::node::{advance_memory, fail_memory};
+use crate::node::{advance_memory, fail_memory, step_memory};
 use crate::runtime::background;
 
 /// How long [`TestRedlock::lose`] waits at most until the holders have been notified.
@@ -139,6 +139,32 @@ impl TestRedlock {
         Ok(there)
     }
 
+    /// Advances the time from one deadline to the next. Leases are renewed on the way.
+    ///
+    /// Leases that are not renewed or reach `max_hold` are lost, and waits end when they are over. When the future
+    /// completes, the affected leases of this client have been notified. The test must poll its own futures
+    /// concurrently.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// use std::time::Duration;
+    /// let redlock = redlock::testing::TestRedlock::new()?;
+    /// let lease = redlock.lock("job").max_hold(Duration::from_secs(60)).acquire().await?;
+    /// redlock.advance(Duration::from_secs(50)).await;
+    /// assert!(lease.is_held());
+    /// redlock.advance(Duration::from_secs(10)).await;
+    /// assert_eq!(lease.lost_reason(), Some(redlock::LossReason::MaxHold));
+    /// # Ok(()) }
+    /// ```
+    pub async fn advance(&self, time: Duration) {
+        let held = self.client.leases();
+        match &self.clock {
+            Some(clock) => clock.advance(time).await,
+            None => step_memory(&self.node, time).await,
+        }
+        self.until_lost(&held).await;
+    }
+
     /// Advances the time at once, as if the machine had been suspended.
     ///
     /// A holder with less remaining time loses the lock, even with renewal. When the future completes, the affected
@@ -148,16 +174,21 @@ impl TestRedlock {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
     /// let redlock = redlock::testing::TestRedlock::new()?;
     /// let lease = redlock.lock("job").acquire().await?;
-    /// redlock.advance(lease.ttl()).await;
+    /// redlock.jump(lease.ttl()).await;
     /// assert_eq!(lease.lost_reason(), Some(redlock::LossReason::Expired));
     /// # Ok(()) }
     /// ```
-    pub async fn advance(&self, time: Duration) {
+    pub async fn jump(&self, time: Duration) {
         let held = self.client.leases();
         match &self.clock {
             Some(clock) => clock.jump(time),
             None => advance_memory(&self.node, time),
         }
+        self.until_lost(&held).await;
+    }
+
+    /// Waits until those of these leases that ended were notified.
+    async fn until_lost(&self, held: &[LeaseHandle]) {
         let ended = join_all(held.iter().filter(|lease| !lease.is_held()).map(LeaseHandle::ended));
         self.until_notified(ended).await;
     }

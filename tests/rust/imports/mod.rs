@@ -105,6 +105,8 @@ const PYTHON: &[&str] = &[
     "__main__",
     "pytest_plugin",
     "testing",
+    "_async_testing",
+    "_test_waits",
     "otel",
     "__init__",
     "_once",

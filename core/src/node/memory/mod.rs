@@ -24,7 +24,7 @@ use crate::clock::{Clock, Instant};
 use crate::runtime::lock;
 pub(crate) use store::Memory;
 use store::{Data, Entry, Store};
-pub use store::{advance_memory, fail_memory};
+pub use store::{advance_memory, fail_memory, step_memory};
 
 /// A node with one store. A named store is shared by every client of the process that uses the name. An unnamed one
 /// belongs to a single client.

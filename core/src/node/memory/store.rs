@@ -210,6 +210,18 @@ pub fn advance_memory(name: &str, time: Duration) {
     named(name).clock.pass(time);
 }
 
+/// Advances the clock of the clients whose only node is `memory://name`, from one deadline to the next. For tests of
+/// programs.
+///
+/// Renewals are sent on the way, waits end when they are over, and leases that are not renewed expire.
+pub fn step_memory(
+    name: &str,
+    time: Duration,
+) -> impl Future<Output = ()> + Send + 'static + use<> {
+    let clock = named(name).clock.clone();
+    async move { clock.step(time).await }
+}
+
 #[cfg(test)]
 mod tests {
     use std::thread::yield_now;

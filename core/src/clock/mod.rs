@@ -3,11 +3,14 @@
 //! The lifetime of a lease never depends on a wall clock. A step forward would end every lease, and a step back would
 //! extend it beyond its end. A client may use another [`Clock`], as the simulation does.
 
+mod offset;
+pub(crate) mod stepping;
+
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub(crate) use offset::OffsetClock;
 
 use crate::runtime::machine;
 pub use crate::runtime::machine::Instant;
@@ -77,54 +80,16 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
-        Box::pin(sleep_until(at, || Duration::ZERO))
-    }
-}
-
-/// Sleeps until the system clock, plus an offset, is at `at`.
-async fn sleep_until(at: Instant, offset: impl Fn() -> Duration) {
-    loop {
-        // Read again after each slice, because the timer does not count a suspend, and the offset may have changed.
-        let now = machine::now();
-        let left = at.since(now + offset());
-        if left.is_zero() {
-            return;
-        }
-        crate::runtime::background::sleep_from(now, left.min(SLICE)).await;
-    }
-}
-
-/// The system clock with an offset, so that a test can let time pass without waiting.
-///
-/// The offset is in nanoseconds. Copies are the same clock.
-#[derive(Clone, Default)]
-pub(crate) struct OffsetClock(Arc<AtomicU64>);
-
-impl OffsetClock {
-    /// Advances the clock at once, as if the machine had been suspended.
-    pub(crate) fn pass(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let later = |ahead: u64| Some(ahead.saturating_add(nanos));
-        let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
-    }
-
-    fn by(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::SeqCst))
-    }
-}
-
-impl Clock for OffsetClock {
-    fn now(&self) -> Instant {
-        SystemClock.now() + self.by()
-    }
-
-    fn wall_micros(&self) -> u64 {
-        let by = u64::try_from(self.by().as_micros()).unwrap_or(u64::MAX);
-        SystemClock.wall_micros().saturating_add(by)
-    }
-
-    fn sleep_until(&self, at: Instant) -> Sleep {
-        let clock = self.clone();
-        Box::pin(sleep_until(at, move || clock.by()))
+        Box::pin(async move {
+            loop {
+                // Read again after each slice, because the timer does not count a suspend.
+                let now = machine::now();
+                let left = at.since(now);
+                if left.is_zero() {
+                    return;
+                }
+                crate::runtime::background::sleep_from(now, left.min(SLICE)).await;
+            }
+        })
     }
 }

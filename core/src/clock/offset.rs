@@ -1,0 +1,105 @@
+//! The system clock with an offset, so that a test can let time pass without waiting.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future;
+
+use super::stepping::{Sleepers, Stepped, advance_in_background};
+use super::{Clock, Instant, SLICE, Sleep, SystemClock};
+use crate::runtime::{background, lock, machine};
+
+/// The system clock with an offset. Copies are the same clock.
+#[derive(Clone, Default)]
+pub(crate) struct OffsetClock(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    /// In nanoseconds.
+    offset: AtomicU64,
+    sleepers: Mutex<Sleepers>,
+}
+
+impl OffsetClock {
+    /// Advances the clock at once, as if the machine had been suspended.
+    pub(crate) fn pass(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let later = |ahead: u64| Some(ahead.saturating_add(nanos));
+        let _ = self.0.offset.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
+        let due = lock(&self.0.sleepers).due(self.now());
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    /// Advances the clock from one deadline to the next, and lets the woken tasks run after each.
+    pub(crate) async fn step(&self, time: Duration) {
+        advance_in_background(self.clone(), time).await;
+    }
+
+    fn by(&self) -> Duration {
+        Duration::from_nanos(self.0.offset.load(Ordering::SeqCst))
+    }
+}
+
+impl Stepped for OffsetClock {
+    fn move_to(&self, at: Instant) {
+        self.pass(at.since(self.now()));
+    }
+
+    fn with_sleepers<T>(&self, read: impl FnOnce(&Sleepers) -> T) -> T {
+        read(&lock(&self.0.sleepers))
+    }
+}
+
+impl Clock for OffsetClock {
+    fn now(&self) -> Instant {
+        SystemClock.now() + self.by()
+    }
+
+    fn wall_micros(&self) -> u64 {
+        let by = u64::try_from(self.by().as_micros()).unwrap_or(u64::MAX);
+        SystemClock.wall_micros().saturating_add(by)
+    }
+
+    fn sleep_until(&self, at: Instant) -> Sleep {
+        let key = lock(&self.0.sleepers).key(at);
+        let sleeper = Sleeper { clock: self.clone(), key };
+        Box::pin(async move {
+            while !sleeper.is_due() {
+                let now = machine::now();
+                let left = at.since(now + sleeper.clock.by());
+                // The timer does not count a suspend.
+                let slice = background::sleep_from(now, left.min(SLICE));
+                let moved = poll_fn(|cx| sleeper.poll(cx));
+                future::select(pin!(slice), pin!(moved)).await;
+            }
+        })
+    }
+}
+
+/// Waits until the clock was moved to its deadline.
+struct Sleeper {
+    clock: OffsetClock,
+    key: (Instant, u64),
+}
+
+impl Sleeper {
+    fn is_due(&self) -> bool {
+        self.clock.now() >= self.key.0
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        // Listed before the clock is read, so that a step in between wakes it.
+        lock(&self.clock.0.sleepers).insert(self.key, cx.waker());
+        if self.is_due() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        lock(&self.clock.0.sleepers).remove(self.key);
+    }
+}
