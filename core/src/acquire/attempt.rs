@@ -21,7 +21,7 @@ use crate::telemetry::Spans;
 
 /// How many rounds in a row may miss before the next one is delayed like one after a split vote, and before an acquire
 /// that does not wait gives up.
-pub(super) const MAX_MISSES: u32 = 3;
+pub(super) const MAX_MISSES: u8 = 3;
 
 /// One acquire. Dropping it at any await leaves no key and no entry in the queue: its round deletes the votes, and its
 /// ticket leaves the queue.
@@ -37,7 +37,9 @@ pub(super) struct Attempt<'a> {
     /// When the current series of refused rounds began. `None` if the last round was not refused.
     refused_since: Option<Instant>,
     /// How many rounds in a row missed.
-    misses: u32,
+    misses: u8,
+    /// The duration of the last round in ms. Not a `Duration`, because this is part of the future of every acquire.
+    round_ms: u32,
     delays: Delays,
     plan: RoundPlan,
     log: WaitLog,
@@ -62,6 +64,7 @@ impl<'a> Attempt<'a> {
             permanent: false,
             refused_since: None,
             misses: 0,
+            round_ms: 0,
             delays: Delays::default(),
             plan: RoundPlan::default(),
             log: WaitLog::new(),
@@ -175,11 +178,18 @@ impl<'a> Attempt<'a> {
     }
 
     /// Pauses before a further round, after a notification that the keys are free.
-    async fn defer(&self) {
+    async fn defer(&mut self) {
         if !self.time_for_two() {
             return;
         }
         let (nodes, Some(fairness)) = (&self.acquirer.leases.nodes, self.fairness()) else {
+            // The votes that a failed round takes back wake the others. Without a growing pause, callers that collided
+            // would collide again, and forever on a slow network.
+            if self.last.is_divided() {
+                let (clock, pause) =
+                    (&self.acquirer.leases.nodes.clock, self.delays.after_split(self.round_ms));
+                clock.sleep_until(clock.now() + pause.min(self.deadline.left() / 2)).await;
+            }
             return;
         };
         // Over several nodes each additional caller costs the others a round. Newcomers therefore let callers try first
@@ -231,6 +241,7 @@ impl<'a> Attempt<'a> {
             return;
         }
         self.deadline.record(&refusal, began, now, ticket);
+        self.round_ms = u32::try_from(now.since(began).as_millis()).unwrap_or(u32::MAX);
         self.delays.record_refusal(&refusal);
         self.plan.record_refusal(&refusal, now, self.acquirer.leases.fairness.rounds());
         self.last = refusal;
@@ -243,7 +254,11 @@ impl<'a> Attempt<'a> {
             self.misses += 1;
             // Without a `wait`, a delay would be the end.
             let at_once = self.misses == 1 || self.deadline.allows_one_round();
-            return Some(if at_once { Duration::ZERO } else { self.delays.after_split() });
+            return Some(if at_once {
+                Duration::ZERO
+            } else {
+                self.delays.after_split(self.round_ms)
+            });
         }
         self.misses = 0;
         if self.deadline.is_over(ticket) {
@@ -252,13 +267,13 @@ impl<'a> Attempt<'a> {
         match self.last {
             Refusal::Permanent(..) => None,
             _ if self.permanent || self.last.is_remembered(self.request) => None,
-            Refusal::Split | Refusal::Missed { .. } => Some(self.delays.after_split()),
+            Refusal::Split | Refusal::Missed { .. } => Some(self.delays.after_split(self.round_ms)),
             Refusal::Held { ref refused, evidence } => {
                 let (left, pushes) = (refused.left, self.pushes());
                 let free = self.delays.until_free(left, pushes);
                 Some(match evidence {
                     Evidence::Scout => self.plan.until_all(free, self.deadline.now()),
-                    Evidence::Refusals => free,
+                    Evidence::Refusals { .. } => free,
                     // A failed node may work again without a notification.
                     Evidence::WithFailures { .. } => free.min(jittered(FALLBACK)),
                 })

@@ -17,12 +17,12 @@ use crate::quorum::{Collect, Nodes};
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 
 /// What shows that other clients hold the keys.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Evidence {
     /// The refusal of the scout, the only node that has replied. It gets its request before the others.
     Scout,
-    /// The refusals of nodes, without which no quorum is left.
-    Refusals,
+    /// The refusals of nodes, without which no quorum is left. If the nodes were `divided`, no client may have a quorum.
+    Refusals { divided: bool },
     /// No quorum is left without the nodes that refused and those that failed. The refusals alone leave one. `replied`
     /// means that a quorum of nodes replied.
     WithFailures { replied: bool },
@@ -70,8 +70,11 @@ impl Refusal {
         if primitive.has_open(&taken) {
             return Self::Missed { busy: taken_in(votes, places, 0), closed: taken, replied };
         }
-        let evidence =
-            if tally.denied() { Evidence::Refusals } else { Evidence::WithFailures { replied } };
+        let evidence = if tally.denied() {
+            Evidence::Refusals { divided: tally.divided() }
+        } else {
+            Evidence::WithFailures { replied }
+        };
         let by = refusals(votes).map(|refused| refused.by);
         // A key is kept only after a success, so one node that remembers it is enough. Others may have forgotten it.
         let remembered = request.options.is_once() && by.clone().any(|by| by == Blocker::Kept);
@@ -109,6 +112,13 @@ impl Refusal {
             Self::Missed { busy, closed, .. } => [busy, closed].map(Places::clone),
             _ => Default::default(),
         }
+    }
+
+    /// Whether other callers may have tried at the same time, so that none of them has a quorum.
+    pub(super) fn is_divided(&self) -> bool {
+        let divided = Evidence::Refusals { divided: true };
+        matches!(self, Self::Held { evidence, .. } if *evidence == divided)
+            || matches!(self, Self::Split | Self::Missed { .. })
     }
 
     /// Whether the nodes cannot be used: too many of them failed, or they were too slow for the TTL.

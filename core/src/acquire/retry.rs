@@ -17,8 +17,12 @@ pub(super) const FALLBACK: Duration = Duration::from_secs(1);
 /// The longest time, if it is noticed soon that notifications no longer arrive. Thousands of callers may wait for keys
 /// that are held for long.
 const LONGEST_FALLBACK: Duration = Duration::from_secs(10);
-/// Between rounds with a split vote: some round-trip times.
+/// Between rounds with a split vote on a fast network.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// The longest delay after a split vote, in rounds of the duration of that one. Requests that are closer together collide.
+const SPLIT_ROUNDS: u32 = 4;
+/// The maximum of that time, because one slow node can make a round long.
+const LONGEST_SPLIT: Duration = Duration::from_millis(400);
 /// Between rounds if too few nodes for a quorum send notifications: from a fast handover to a load that a server does
 /// not notice.
 const UNNOTIFIED_POLL: (Duration, Duration) =
@@ -65,13 +69,17 @@ impl Delays {
         if !refusal.is_unavailable() {
             self.unavailable = Backoff::default();
         }
-        if !matches!(refusal, Refusal::Split | Refusal::Missed { .. }) {
+        if !refusal.is_divided() {
             self.split = Backoff::default();
         }
     }
 
-    pub(super) fn after_split(&mut self) -> Duration {
-        self.split.delay(SPLIT)
+    /// `round_ms` is how long the split round took.
+    pub(super) fn after_split(&mut self, round_ms: u32) -> Duration {
+        let (first, longest) = SPLIT;
+        let round = Duration::from_millis(round_ms.into());
+        let rounds = (round * SPLIT_ROUNDS).min(LONGEST_SPLIT);
+        self.split.delay((first, longest.max(rounds)))
     }
 
     pub(super) fn while_unavailable(&mut self) -> Duration {
@@ -163,5 +171,26 @@ impl RoundPlan {
     pub(super) fn until_all(&self, free: Duration, now: Instant) -> Duration {
         // Never zero, or a caller would send requests without a delay.
         free.min(self.all_by.since(now).max(SPLIT.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_votes_are_repeated_after_up_to_some_rounds() {
+        for (round_ms, longest_ms) in [(0, 50), (10, 50), (40, 160), (1_000, 400)] {
+            let mut delays = Delays::default();
+            let all: Vec<_> = (0..30).map(|_| delays.after_split(round_ms)).collect();
+            let longest = Duration::from_millis(longest_ms);
+            assert!(all[0] <= Duration::from_millis(1), "{all:?}");
+            assert!(
+                all[20..].iter().all(|delay| (longest / 2..=longest).contains(delay)),
+                "{all:?}"
+            );
+            delays.record_refusal(&Refusal::Queued);
+            assert!(delays.after_split(round_ms) <= Duration::from_millis(1));
+        }
     }
 }

@@ -72,6 +72,11 @@ impl Tally {
         self.nodes - self.refused < self.quorum()
     }
 
+    /// Whether some nodes granted and others refused, as if several clients had asked at the same time.
+    pub(crate) fn divided(&self) -> bool {
+        self.granted > 0 && self.refused > 0
+    }
+
     /// Whether a quorum of nodes replied, whatever they replied.
     pub(crate) fn answered(&self) -> bool {
         self.granted + self.refused >= self.quorum()

@@ -47,7 +47,8 @@ impl Monitor {
         let request = &state.request;
         let mut sure = request.options.min_hold;
         if !self.confirmed.contains(&*state.claim.token) {
-            sure = sure.min(request.options.ttl).min(state.ttl());
+            let max_hold = request.options.max_hold.unwrap_or(Duration::MAX);
+            sure = sure.min(request.options.ttl).min(state.ttl()).min(max_hold);
         }
         if request.guard.is_zero() { sure } else { sure.min(request.guard) }
     }
