@@ -95,6 +95,24 @@ async fn revoked_body_leaves_no_memory() {
     assert!(ran(&payment(&two)).await);
 }
 
+/// Another caller may run the body since the loss. Whoever asks then must not learn that the body ran before.
+#[tokio::test]
+async fn body_that_lost_its_lease_leaves_no_memory() {
+    let three = servers(3);
+    let (one, two) = (client(&three), client(&three));
+    let lost = payment(&one).run_blocking(|lease| {
+        while three.iter().any(|it| it.ask("EXISTS lock:payment") == ":0") {}
+        for forgetful in &three[1..] {
+            forgetful.ask("DEL lock:payment");
+        }
+        while lease.is_held() {}
+        Ok::<_, Error>(())
+    });
+    assert_eq!(lost.unwrap_err().kind(), ErrorKind::Lost);
+    eventually("deleted", || three[0].ask("EXISTS lock:payment") == ":0").await;
+    assert!(ran(&payment(&two)).await);
+}
+
 /// The second delivery of a callback learns that the first one is in progress, or waits for its end.
 #[tokio::test]
 async fn concurrent_run_is_refused_or_waits() {

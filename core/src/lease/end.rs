@@ -124,10 +124,12 @@ fn release_mode(state: &State, stay: Duration, left: Duration, held: bool) -> Re
     // A healed node has the keys only for the last TTL. A lost lease may still have keys on a few nodes, which it must
     // not block for longer.
     let lengthens = held && (stay > left || state.ttl() < state.request.options.ttl);
-    match (stay.is_zero(), held) {
-        (false, _) => ReleaseMode::Stay { time: stay, lengthens },
-        (true, true) => ReleaseMode::Delete,
-        (true, false) => ReleaseMode::DeleteLate,
+    // A kept key of a lost lease would be the memory of a run that reported its loss.
+    let keeps = !stay.is_zero() && (held || !state.request.options.is_once());
+    match (keeps, held) {
+        (true, _) => ReleaseMode::Stay { time: stay, lengthens },
+        (false, true) => ReleaseMode::Delete,
+        (false, false) => ReleaseMode::DeleteLate,
     }
 }
 
