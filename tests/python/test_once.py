@@ -232,6 +232,19 @@ def test_loss_cancels_the_function(fake: TestRedlock) -> None:
     asyncio.run(main())
 
 
+def test_function_that_forgot_to_await_is_not_remembered(fake: TestRedlock) -> None:
+    async def forgot() -> object:
+        return work()
+
+    async def main() -> None:
+        once = fake.as_async().once("payment", remember=DAY)
+        with pytest.raises(TypeError, match="Await it"):
+            await once.run(forgot)
+        assert await once.run(work) == (True, 7)
+
+    asyncio.run(main())
+
+
 def test_memory_ends_and_does_not_count_from_the_end(fake: TestRedlock) -> None:
     once = fake.once("payment", remember=100, ttl=10)
     assert once.run(fake.advance, 5) == (True, None)

@@ -78,14 +78,14 @@ def is_coroutine_function(function: Any, *, only_async: bool) -> bool:
 
 
 def finished(function: Any, result: Any) -> Any:
-    """Returns the result of a plain function, which must not be an awaitable: the lease ends before it is awaited."""
+    """Returns the result of a function, which must not be an awaitable: the lease ends before it is awaited."""
     result = _no_generator(function, result)
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             # Otherwise Python would warn that it was never awaited.
             result.close()
         raise TypeError(
-            f"{function!r} returned an awaitable. Pass an 'async def', which is awaited"
+            f"{function!r} returned an awaitable, which would run without the lock. Await it in an 'async def'"
         )
     return result
 

@@ -54,7 +54,9 @@ async def _run_coroutine(
         return False, None
     async with lease:
         function, args, kwargs = call
-        return True, await function(*args, **kwargs)
+        from redlock._decorator import finished
+
+        return True, finished(function, await function(*args, **kwargs))
 
 
 async def _value(run: "Coroutine[Any, Any, tuple[bool, Any]]") -> "Any":
@@ -193,7 +195,7 @@ class AsyncOnce(_AsyncOnce):  # type: ignore[misc]
             LockTimeout: Another caller runs the function now, and did not end within `wait`.
             LockLost: The lease was lost before the function ended. Another run may have begun, also if it succeeded.
             QuorumUnavailable: Too few nodes replied, before the function was called.
-            TypeError: The function is not a coroutine function.
+            TypeError: The function is not a coroutine function, or returns an awaitable or a generator.
 
         Example:
             >>> async def charge(): return 7
