@@ -109,7 +109,12 @@ async fn body_that_lost_its_lease_leaves_no_memory() {
         Ok::<_, Error>(())
     });
     assert_eq!(lost.unwrap_err().kind(), ErrorKind::Lost);
-    eventually("deleted", || three[0].ask("EXISTS lock:payment") == ":0").await;
+    let is_deleted = || {
+        let value = three[0].ask("GET lock:payment");
+        assert!(!value.starts_with("kept:"), "{value}");
+        three[0].ask("EXISTS lock:payment") == ":0"
+    };
+    eventually("deleted", is_deleted).await;
     assert!(ran(&payment(&two)).await);
 }
 
