@@ -425,7 +425,7 @@ class AsyncOnce:
             LockTimeout: Another caller runs the function now, and did not end within `wait`.
             LockLost: The lease was lost before the function ended. Another run may have begun, also if it succeeded.
             QuorumUnavailable: Too few nodes replied, before the function was called.
-            TypeError: The function is not a coroutine function.
+            TypeError: The function is not a coroutine function, or returns an awaitable or a generator.
 
         Example:
             >>> async def charge(): return 7
