@@ -9,25 +9,23 @@ import { type ClientParts, Locks } from "../lock/locks.js";
 import { Once } from "../lock/once.js";
 import { RwLock } from "../lock/rwlock.js";
 import { NativeClient, type Ping, type Stats } from "../native.js";
-import type {
-  LockOptions,
-  OnceOptions,
-  RedlockOptions,
-  SemaphoreOptions,
-  ShownOptions,
-  UsingOptions,
-} from "../options/options.js";
 import {
   CLIENT,
   checkOnce,
   checkOptions,
   checkSemaphore,
   LOCK,
+  type LockOptions,
   nativeOptions,
+  type OnceOptions,
+  type RedlockOptions,
   rejectSignal,
+  type SemaphoreOptions,
+  type ShownOptions,
   shownOptions,
   TIMEOUT,
   USING,
+  type UsingOptions,
 } from "../options/options.js";
 import {
   isObject,
@@ -82,13 +80,11 @@ export class Redlock {
 
   /**
    * Creates a client with the settings of an ioredis or node-redis client. It opens separate connections.
-   *
    * Address, login, TLS, name and timeouts are copied. Unknown settings are ignored, with one warning.
    * @param clients One client, or an array of clients that form a quorum.
    * @param options Options of `Redlock`. They take precedence over the copied settings.
    * @throws `InvalidOption` for any other object, and for a setting without a counterpart that decides which server is
    * used or trusted.
-   *
    * @example
    * ```js
    * Redlock.fromClient({ isCluster: false, options: { host: "a", db: 1 } }).nodes; // ["redis://a:6379/1"]
@@ -376,7 +372,6 @@ export class Redlock {
 
   /**
    * Returns the data that is safe to log: `nodes` without passwords and `options` without secrets.
-   *
    * Certificates and keys appear as their size in bytes, `credentials` and `addressMap` not at all. `util.inspect` shows
    * the same.
    * @example

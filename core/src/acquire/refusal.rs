@@ -21,7 +21,7 @@ pub const NOT_REENTRANT: &str = "Locks are not reentrant";
 pub(crate) enum Evidence {
     /// The refusal of the scout, the only node that has replied. It gets its request before the others.
     Scout,
-    /// The refusals of nodes, without which no quorum is left. If the nodes were `divided`, no client may have a quorum.
+    /// The refusals of nodes, without which no quorum is left. If the nodes were `divided`, perhaps no client has one.
     Refusals { divided: bool },
     /// No quorum is left without the nodes that refused and those that failed. The refusals alone leave one. `replied`
     /// means that a quorum of nodes replied.

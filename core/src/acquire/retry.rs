@@ -19,7 +19,7 @@ pub(super) const FALLBACK: Duration = Duration::from_secs(1);
 const LONGEST_FALLBACK: Duration = Duration::from_secs(10);
 /// Between rounds with a split vote on a fast network.
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// The longest delay after a split vote, in rounds of the duration of that one. Requests that are closer together collide.
+/// The longest delay after a split vote, in rounds as long as that one. Requests that are closer together collide.
 const SPLIT_ROUNDS: u32 = 4;
 /// The maximum of that time, because one slow node can make a round long.
 const LONGEST_SPLIT: Duration = Duration::from_millis(400);
