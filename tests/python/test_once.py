@@ -137,7 +137,9 @@ redlock.Redlock(sys.argv[1]).once(sys.argv[2], remember=86400, ttl=20).run(body)
 
 def test_killed_process_leaves_only_the_ttl(redis_server: Server, name: str) -> None:
     command = [sys.executable, "-c", KILLED, redis_server.url, name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGKILL)

@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_swap_default", "configure", "lock", "once", "rwlock", "semaphore"]
+__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_step_memory", "_step_memory_later", "_swap_default", "configure", "lock", "once", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """

@@ -21,7 +21,7 @@ const LONGEST_FALLBACK: Duration = Duration::from_secs(10);
 const SPLIT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// The longest delay after a split vote, in rounds as long as that one. Requests that are closer together collide.
 const SPLIT_ROUNDS: u32 = 4;
-/// The maximum of that time, because one slow node can make a round long.
+/// The maximum of the delay after a split vote, because one slow node can make a round long.
 const LONGEST_SPLIT: Duration = Duration::from_millis(400);
 /// Between rounds if too few nodes for a quorum send notifications: from a fast handover to a load that a server does
 /// not notice.
