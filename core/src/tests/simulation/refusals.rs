@@ -79,6 +79,17 @@ impl World {
         self.refusal(place)?.error(words)
     }
 
+    /// Counts a delete whose script the server does not know. It is repeated after the script was loaded. If the
+    /// scripts are gone again by then, the server has refused the delete.
+    pub(super) fn unknown_delete(&mut self, place: usize, tokens: &[&str]) {
+        for token in tokens {
+            if !self.unknown_deletes.insert((place, (*token).to_owned())) {
+                let server = &mut self.servers[place];
+                server.refuses_until = server.refuses_until.max(self.now);
+            }
+        }
+    }
+
     /// When a delete that the server refused has been sent again.
     pub(super) fn deletes_again(&self, place: usize) -> Time {
         match self.servers[place].refuses_until {

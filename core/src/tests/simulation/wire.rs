@@ -180,6 +180,12 @@ impl World {
         let reply = call.run(words).unwrap_or(Reply::Status("OK"));
         let pushes = call.pushes;
         self.send_pushes(place, pushes);
+        if let (Reply::Error(error), ["EVALSHA", digest, count, rest @ ..]) = (&reply, words)
+            && error.starts_with("NOSCRIPT")
+            && scripts::deletes(digest)
+        {
+            self.unknown_delete(place, &rest[int(count) as usize..]);
+        }
         reply
     }
 
@@ -229,14 +235,18 @@ impl World {
     }
 }
 
-/// A command as text, without random parts.
+/// A command as text, with the beginnings of tokens.
 fn brief(words: &[&str]) -> String {
     let known = |digest: &str| crate::node::scripts().iter().position(|one| one.digest == digest);
     match words {
         [name, key, ..] if key.starts_with("redlock-rights") => (*name).to_owned(),
         ["EVALSHA", digest, ..] => match keys(words) {
             [key] if key.starts_with("redlock-rights") => "EVALSHA".to_owned(),
-            keys => format!("script {:?} {keys:?}", known(digest)),
+            keys => {
+                let rest = words[3 + keys.len()..].iter().map(|word| &word[..word.len().min(10)]);
+                let rest: Vec<_> = rest.collect();
+                format!("script {:?} {keys:?} {rest:?}", known(digest))
+            }
         },
         ["EVAL", ..] if keys(words).iter().any(|key| key.starts_with("redlock-rights")) => {
             "EVAL".to_owned()
@@ -249,7 +259,7 @@ fn brief(words: &[&str]) -> String {
 
 fn brief_reply(reply: &Reply) -> String {
     match reply {
-        Reply::Bulk(_) => "text".to_owned(),
+        Reply::Bulk(text) => text.chars().take(10).collect(),
         Reply::List(parts) => format!("{:?}", parts.iter().map(brief_reply).collect::<Vec<_>>()),
         Reply::Map(_) => "map".to_owned(),
         // The slot in a redirect may be that of a random key.

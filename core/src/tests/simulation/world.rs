@@ -105,6 +105,8 @@ pub(super) struct World {
     pub(super) garbled: bool,
     /// Tokens whose deletes were requested, with the client and the time.
     pub(super) given_up: BTreeMap<String, (usize, Time)>,
+    /// The deletes that a server could not run, because it did not know their script.
+    pub(super) unknown_deletes: BTreeSet<(usize, String)>,
     /// All servers, by place. The server at place `p` belongs to the node `p % nodes`.
     pub(super) servers: Vec<Server>,
     /// The slots that a cluster reports.
@@ -160,6 +162,7 @@ impl World {
             storm: false,
             garbled: false,
             given_up: BTreeMap::new(),
+            unknown_deletes: BTreeSet::new(),
             servers: Vec::new(),
             slots_of: Slots::Locks,
             slots: slots(),
