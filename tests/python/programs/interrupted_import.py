@@ -24,7 +24,8 @@ def lose() -> None:
     lease = client.lock("job").acquire()
     lease.on_lost(told.put)
     client.close()
-    print("notified", told.get(timeout=10).reason)
+    # In one piece, because the log is written to the same stream by another thread.
+    sys.stdout.write(f"notified {told.get(timeout=10).reason}\n")
 
 
 sys.modules.pop(sys.argv[1], None)
