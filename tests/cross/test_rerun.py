@@ -221,3 +221,12 @@ def test_failure_names_the_test_and_how_to_run_it_alone(
 )
 def test_a_suite_that_dies_fails_the_run(language: str, source: str, tmp_path: Path) -> None:
     assert runner.run([real(language, tmp_path, source)]) == 1
+
+
+def test_report_that_is_not_whole_is_broken(tmp_path: Path) -> None:
+    """A full disk leaves a part of it."""
+    file = tmp_path / "report"
+    file.write_text('<testsuite><testcase file="a" name="b" time="0" /><testcase fi')
+    report = runner.read_pytest([], "", file)
+    assert report.broken.startswith("its report is not whole, with ")
+    assert report.passed == 0
