@@ -217,6 +217,16 @@ fn lost_connection_is_found_soon_after_an_idle_time() {
 }
 
 #[test]
+fn callers_that_collided_do_not_collide_forever() {
+    for seed in 0..20 {
+        let scenario = Scenario::colliding_callers(seed);
+        if let Err(violation) = play::play(&scenario) {
+            panic!("{}", report(seed, &scenario, &violation));
+        }
+    }
+}
+
+#[test]
 fn seed_replays_identically() {
     let mut lines = 0;
     let first = (0..50).zip(ALL.into_iter().cycle());

@@ -8,6 +8,7 @@ use fastrand::Rng;
 use super::action::{Action, Step, Use};
 use super::clock::{Rate, Time};
 use super::generator::plain;
+use super::semaphores::{LIMIT, POOL};
 use super::world::MS;
 
 /// The failures that a scenario may contain, which determine the promises that are checked.
@@ -188,6 +189,27 @@ impl Scenario {
             (13_000, Action::Lock { client: 0, how }),
         ];
         Self::plain(seed, 1, 15 * MS, steps.into())
+    }
+
+    /// Four clients on a slow network want all permits of a semaphore at the same moment, and most are nearest to different
+    /// nodes. Their rounds divide the votes, and each vote that is taken back wakes the others.
+    pub(super) fn colliding_callers(seed: u64) -> Self {
+        let how = Use {
+            names: vec![POOL],
+            permits: LIMIT,
+            wait: Some(6_000),
+            hold: 50,
+            must: true,
+            ..plain(1000)
+        };
+        let pairs = (0..4).flat_map(|client| (0..3).map(move |node| (client, node)));
+        let far = pairs.filter(|(client, node)| client % 3 != *node);
+        let slow =
+            far.map(|(client, node)| (0, Action::Slow { client, node, by: 20, ms: 100_000 }));
+        let locks = (0..4).map(|client| (10, Action::Lock { client, how: how.clone() }));
+        let mut this = Self::plain(seed, 3, 40 * MS, slow.chain(locks).collect());
+        this.clients.resize(4, this.clients[0]);
+        this
     }
 
     /// A scenario without failures other than these steps.
