@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use redlock::ErrorKind;
+use redlock::{Error, ErrorKind, Redlock};
 
-use crate::support::{Server, builder, client, eventually_blocking, millis};
+use crate::support::{Server, builder, client, eventually_blocking, millis, servers};
 
 #[test]
 fn blocking_threads_exclude_each_other() {
@@ -61,4 +61,114 @@ async fn blocking_calls_work_inside_a_runtime() {
     assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
     lease.release_blocking().unwrap();
     redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[test]
+fn every_call_has_a_blocking_form() {
+    let (server, three) = (Server::start(), servers(3));
+    for redlock in [builder(["memory://"]).build().unwrap(), client([&server]), client(&three)] {
+        let lock = redlock.lock("job").ttl(millis(20_000));
+        let ours = lock.acquire_blocking().unwrap();
+        let inspection = lock.inspect_blocking().unwrap();
+        assert!(inspection.held && inspection.remaining > Some(millis(10_000)));
+        let theirs = lock.attach_blocking(ours.token()).unwrap();
+        assert!(ours.detach() && theirs.is_held());
+        assert!(lock.force_release_blocking().unwrap() && !lock.force_release_blocking().unwrap());
+        assert!(!lock.inspect_blocking().unwrap().held);
+        assert_eq!(theirs.release_blocking().unwrap_err().kind(), ErrorKind::Lost);
+        let again = lock.acquire_blocking().unwrap();
+        assert!(redlock.force_release_blocking("job").unwrap());
+        assert_eq!(again.release_blocking().unwrap_err().reason(), Some("missing"));
+        let both = ["one", "two"].map(|name| redlock.lock(name).acquire_blocking().unwrap());
+        assert_eq!(redlock.release_all_blocking().unwrap(), 2);
+        assert!(
+            both.iter().all(|lease| lease.ensure_held().unwrap_err().reason() == Some("revoked"))
+        );
+        assert_eq!(redlock.release_all_blocking().unwrap(), 0);
+        assert!(redlock.ping_blocking(millis(20_000)).unwrap().ready);
+        assert_eq!(redlock.shutdown_blocking(millis(20_000)).unwrap(), 0);
+    }
+}
+
+/// Every blocking call whose result is an error.
+fn errors(redlock: &Redlock, name: &str) -> [Error; 6] {
+    let lock = redlock.lock(name);
+    [
+        lock.inspect_blocking().map(drop).unwrap_err(),
+        lock.attach_blocking("none").map(drop).unwrap_err(),
+        lock.using_blocking(|_| panic!("the lock is held")).unwrap_err(),
+        lock.force_release_blocking().map(drop).unwrap_err(),
+        redlock.force_release_blocking(name).map(drop).unwrap_err(),
+        redlock.ping_blocking(Duration::ZERO).map(drop).unwrap_err(),
+    ]
+}
+
+#[test]
+fn blocking_calls_have_the_errors_of_the_awaited_ones() {
+    let redlock = builder(["memory://"]).build().unwrap();
+    for error in errors(&redlock, "") {
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    redlock.close();
+    for error in &errors(&redlock, "job")[..5] {
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    }
+    assert_eq!(redlock.ping_blocking(millis(20_000)).unwrap_err().kind(), ErrorKind::Closed);
+    // Both have nothing left to do.
+    assert_eq!(redlock.release_all_blocking().unwrap(), 0);
+    assert_eq!(redlock.shutdown_blocking(Duration::ZERO).unwrap(), 0);
+}
+
+#[test]
+fn using_blocking_releases_after_every_end_of_the_body() {
+    let server = Server::start();
+    let redlock = client([&server]);
+    let lock = redlock.lock("body").ttl(millis(20_000));
+    let value = lock.using_blocking(|lease| {
+        assert!(lease.is_held() && lock.try_acquire_blocking().unwrap().is_none());
+        7
+    });
+    assert_eq!(value.unwrap(), 7);
+    assert_eq!(server.ask("DBSIZE"), ":0");
+    // A body may release its lease.
+    assert!(lock.using_blocking(|lease| lease.release_blocking()).unwrap().is_ok());
+    let body = || lock.using_blocking(|_| panic!("body"));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    assert!(panicked.is_err());
+    eventually_blocking("deleted", || server.ask("DBSIZE") == ":0");
+    // A loss does not end the body, and replaces its value.
+    let mut ran = false;
+    let lost = lock.using_blocking(|_| {
+        assert!(redlock.force_release_blocking("body").unwrap());
+        ran = true;
+    });
+    let lost = lost.unwrap_err();
+    assert_eq!((lost.kind(), lost.reason()), (ErrorKind::Lost, Some("missing")), "{lost}");
+    assert!(ran);
+}
+
+#[test]
+fn shutdown_blocking_waits_for_the_other_threads() {
+    let server = Server::start();
+    let (redlock, other) = (client([&server]), client([&server]));
+    let foreign = other.lock("job").acquire_blocking().unwrap();
+    thread::scope(|all| {
+        let waiting = all.spawn(|| redlock.lock("job").acquire_blocking().unwrap());
+        eventually_blocking("a waiter", || redlock.stats().waiting == 1);
+        let down = all.spawn(|| redlock.shutdown_blocking(Duration::from_secs(600)).unwrap());
+        eventually_blocking("refused", || {
+            let refused = redlock.lock("new").try_acquire_blocking();
+            refused.is_err_and(|error| error.kind() == ErrorKind::Closed)
+        });
+        foreign.release_blocking().unwrap();
+        let lease = waiting.join().unwrap();
+        assert!(lease.is_held() && !down.is_finished());
+        lease.release_blocking().unwrap();
+        assert_eq!(down.join().unwrap(), 0);
+    });
+    // What is held at the timeout is released.
+    let lease = other.lock("job").acquire_blocking().unwrap();
+    assert_eq!(other.shutdown_blocking(Duration::ZERO).unwrap(), 1);
+    assert_eq!(lease.ensure_held().unwrap_err().reason(), Some("revoked"));
+    assert_eq!(server.ask("DBSIZE"), ":0");
 }

@@ -43,6 +43,7 @@ mod slow {
     mod sentinel;
     mod server_errors;
     mod shutdown;
+    mod testing;
     mod thread_reader;
     mod tls_stall;
     mod waiting;

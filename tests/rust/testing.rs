@@ -1,5 +1,7 @@
 //! `redlock::testing`: the events that a program's tests can trigger, and the clock that they control.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use redlock::testing::{TestClock, TestRedlock};
@@ -111,4 +113,41 @@ async fn acquire_waits_by_the_test_clock() {
     assert_eq!(error.code(), "timeout");
     assert!(error.waited().unwrap() >= 30 * SECOND, "{error}");
     assert!(theirs.is_held());
+}
+
+#[tokio::test]
+async fn until_waiting_counts_the_acquires_of_the_client() {
+    let redlock = TestRedlock::new().unwrap();
+    redlock.until_waiting(0).await.unwrap();
+    let theirs = redlock.hold("job").await.unwrap();
+    let lock = redlock.lock("job");
+    let (one, two, ()) = tokio::join!(lock.using(async |_| 1), lock.using(async |_| 2), async {
+        redlock.until_waiting(2).await.unwrap();
+        assert_eq!(redlock.stats().waiting, 2);
+        assert!(is_pending(redlock.until_waiting(3)));
+        theirs.release().await.unwrap();
+    });
+    assert_eq!((one.unwrap(), two.unwrap()), (1, 2));
+}
+
+/// Whether the future, which a task may run, waits.
+fn is_pending(future: impl Future + Send) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    pin!(future).poll(&mut context).is_pending()
+}
+
+#[tokio::test]
+async fn until_held_waits_for_any_client() {
+    let clock = TestClock::new();
+    for redlock in [TestRedlock::new().unwrap(), TestRedlock::with_clock(&clock).unwrap()] {
+        assert!(is_pending(redlock.until_held("job")));
+        let (held, theirs) = tokio::join!(redlock.until_held("job"), redlock.hold("job"));
+        held.unwrap();
+        theirs.unwrap().release().await.unwrap();
+        assert!(is_pending(redlock.until_held("job")));
+        let _ours = redlock.lock("job").acquire().await.unwrap();
+        redlock.until_held("job").await.unwrap();
+        redlock.fail();
+        assert_eq!(redlock.until_held("job").await.unwrap_err().code(), "unavailable");
+    }
 }

@@ -5,6 +5,7 @@
 //! Dropping the client and its locks ends nothing that a lease needs: leases are renewed until they end. Then the task
 //! of each node sends the pending deletes (`node_task/reconnect.rs`), and ends.
 
+mod blocking;
 pub(crate) mod builder;
 mod shutdown;
 

@@ -10,7 +10,7 @@ use crate::drivers;
 use crate::engine::{NodeReplies, Stored};
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
-use crate::lock::Lock;
+use crate::lock::{Inspection, Lock};
 use crate::options::lock::check_time;
 use crate::telemetry::log;
 
@@ -155,7 +155,7 @@ impl IntoFuture for &Lock {
 const MAX_SINGLE_WAIT: Duration = Duration::from_secs(3600);
 
 /// Runs a call's future to completion on this thread.
-pub(super) fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
+pub(crate) fn outcome<F: Future>(call: impl FnOnce() -> F) -> F::Output {
     // Begun before the call, because some calls send their command immediately.
     let _waits = drivers::about_to_wait();
     let mut future = pin!(call());
@@ -193,6 +193,68 @@ impl Lock {
     /// ```
     pub fn try_acquire_blocking(&self) -> Result<Option<Lease>> {
         outcome(|| self.try_acquire())
+    }
+
+    /// [`Lock::using`] for programs without a runtime, with the same errors.
+    ///
+    /// A loss does not end the body: it can check the lease with [`ensure_held`](LeaseHandle::ensure_held).
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let total = client.lock("stock:9").using_blocking(|lease| {
+    ///     assert!(lease.is_held());
+    ///     20 + 22
+    /// });
+    /// assert_eq!(total?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub fn using_blocking<T>(&self, body: impl FnOnce(LeaseHandle) -> T) -> Result<T> {
+        let lease = self.acquire_blocking()?;
+        let value = body(lease.handle());
+        outcome(|| ended(lease, true)).map(|()| value)
+    }
+
+    /// [`Lock::attach`] for programs without a runtime, with the same errors.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let ours = client.lock("job").acquire_blocking()?;
+    /// let theirs = client.lock("job").attach_blocking(ours.token())?; // as a rule in another process
+    /// assert!(ours.detach() && theirs.is_held());
+    /// # Ok(()) }
+    /// ```
+    pub fn attach_blocking(&self, token: &str) -> Result<Lease> {
+        outcome(|| self.attach(token))
+    }
+
+    /// [`Lock::inspect`] for programs without a runtime, with the same errors.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let lease = client.lock("job").acquire_blocking()?;
+    /// assert!(client.lock("job").inspect_blocking()?.held);
+    /// # lease.release_blocking()
+    /// # }
+    /// ```
+    pub fn inspect_blocking(&self) -> Result<Inspection> {
+        outcome(|| self.inspect())
+    }
+
+    /// [`Lock::force_release`] for programs without a runtime, with the same errors.
+    ///
+    /// ```
+    /// # fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let pool = client.semaphore("pool", 2);
+    /// let lease = pool.acquire_blocking()?;
+    /// assert!(pool.force_release_blocking()? && !pool.inspect_blocking()?.held);
+    /// # Ok(()) }
+    /// ```
+    pub fn force_release_blocking(&self) -> Result<bool> {
+        outcome(|| self.force_release())
     }
 }
 

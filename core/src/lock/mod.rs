@@ -22,6 +22,7 @@ use crate::options::lock::{Options, Request};
 use crate::options::names::doubt;
 use crate::primitive::{Kind, Primitive};
 use crate::text::shown;
+pub(crate) use calls::outcome;
 pub(crate) use checks::check_alone;
 use checks::{check_keys, checked, primitive};
 

@@ -12,14 +12,14 @@ use std::ops::Deref;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{self, join_all};
+use futures_util::future::{self, Either, join_all};
 use uuid::Uuid;
 
 pub use self::clock::TestClock;
 use crate::client::Builder;
 use crate::client::Redlock;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::Names;
 use crate::node::{advance_memory, fail_memory, step_memory};
@@ -27,6 +27,10 @@ use crate::runtime::background;
 
 /// How long [`TestRedlock::lose`] waits at most until the holders have been notified.
 const MAX_NOTIFICATION_WAIT: Duration = Duration::from_secs(1);
+/// How long [`TestRedlock::until_waiting`] and [`TestRedlock::until_held`] wait at most, by the clock of the machine.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+/// How often they look.
+const INTERVAL: Duration = Duration::from_millis(1);
 
 /// A client for one test, with an isolated node in this process.
 ///
@@ -198,6 +202,63 @@ impl TestRedlock {
         future::select(pin!(ended), pin!(background::sleep(MAX_NOTIFICATION_WAIT))).await;
     }
 
+    /// Waits until this many acquires of this client are under way, for at most 10 s. To wait less, drop the future.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` if fewer acquires are under way after 10 s.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// let redlock = redlock::testing::TestRedlock::new()?;
+    /// let theirs = redlock.hold("job").await?;
+    /// let (lease, released) = tokio::join!(redlock.lock("job").acquire(), async {
+    ///     redlock.until_waiting(1).await?;
+    ///     theirs.release().await
+    /// });
+    /// assert!(lease?.is_held() && released.is_ok());
+    /// # Ok(()) }
+    /// ```
+    pub async fn until_waiting(&self, count: u64) -> Result<()> {
+        let waiting = || self.client.stats().waiting;
+        let reached = async {
+            while waiting() < count {
+                background::sleep(INTERVAL).await;
+            }
+            Ok(())
+        };
+        let few = || format!("{} acquires are under way, fewer than {count}", waiting());
+        within_limit(reached, few).await
+    }
+
+    /// Waits until the lock is held, by any client, for at most 10 s. To wait less, drop the future.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` if the lock is not held after 10 s. As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// let redlock = redlock::testing::TestRedlock::new()?;
+    /// let theirs = redlock.hold("job").await?;
+    /// redlock.until_held("job").await
+    /// # }
+    /// ```
+    pub async fn until_held(&self, names: impl Into<Names>) -> Result<()> {
+        let lock = self.client.lock(names);
+        let reached = async {
+            while !lock.inspect().await?.held {
+                background::sleep(INTERVAL).await;
+            }
+            Ok(())
+        };
+        within_limit(reached, || format!("{}: not held", lock.key())).await
+    }
+
     /// Makes the node fail until [`recover`](Self::recover).
     ///
     /// Acquires then fail with `Unavailable` when their `wait` is over, and leases expire because they cannot be
@@ -220,6 +281,17 @@ impl TestRedlock {
     /// Makes the node reply again.
     pub fn recover(&self) {
         fail_memory(&self.node, false);
+    }
+}
+
+/// Waits for at most [`MAX_WAIT`]. `missing` returns the text of the error.
+async fn within_limit(
+    reached: impl Future<Output = Result<()>>,
+    missing: impl FnOnce() -> String,
+) -> Result<()> {
+    match future::select(pin!(reached), pin!(background::sleep(MAX_WAIT))).await {
+        Either::Left((reached, _)) => reached,
+        Either::Right(_) => Err(Error::new(ErrorKind::Timeout, &missing())),
     }
 }
 
