@@ -99,9 +99,9 @@ pub(crate) fn conclude(
 ) -> PyResult<()> {
     let py = problem.py();
     if problem.is_instance_of::<classes::QuorumUnavailable>() {
-        // The body has done its work, and the keys expire when their TTL ends.
+        // The body has done its work, and the problem tells what becomes of the keys.
         let Some(omitted) = omitted() else { return Ok(()) };
-        let text = "not released, the key will expire: %s%s";
+        let text = "not released: %s%s";
         let logging = py.import("logging")?;
         let logger = logging.call_method1("getLogger", ("redlock.lease",))?;
         logger.call_method1("warning", (text, problem, omitted)).map(drop)

@@ -1,7 +1,7 @@
 // `once` in Node.js: every way to run a function, failures and mistakes. `rust/once.rs` has the guarantees.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import { configure, Once, once, Redlock } from "redlock-native";
+import { configure, Once, once, onWarning, Redlock } from "redlock-native";
 import { TestRedlock } from "redlock-native/testing";
 import { serverForSuite, uniqueName } from "./helper.mjs";
 import { test } from "./testing.mjs";
@@ -106,6 +106,30 @@ test("the memory counts from the start, and ends", async () => {
   assert.deepEqual(await payment.run(assert.fail), skipped);
   await client.advance(10_000);
   assert.equal((await payment.run(() => 7)).ran, true);
+});
+
+test("a warning tells how long a key stays whose release no quorum confirms", async () => {
+  const heard = [];
+  onWarning(({ message }) => heard.push(message));
+  const whileFailing = async (scope) => {
+    const client = new TestRedlock();
+    await scope(client, () => client.fail());
+    client.close();
+  };
+  try {
+    await whileFailing((client, fail) => client.once("job", { remember }).run(fail));
+    await whileFailing((client, fail) => client.using("job", { minHold: remember }, fail));
+    await whileFailing((client, fail) => client.using("job", fail));
+  } finally {
+    onWarning(null);
+  }
+  const texts = heard.filter((text) => text.startsWith("not released: "));
+  const stays = texts.map((text) => /lock:job: release not confirmed, so (.*?)\. /.exec(text)?.[1]);
+  assert.deepEqual(stays, [
+    "each node keeps the key until its TTL or remember ends",
+    "each node keeps the key until its TTL or minHold ends",
+    "the key expires when its TTL ends",
+  ]);
 });
 
 test("the default client has once", async () => {

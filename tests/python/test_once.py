@@ -4,6 +4,7 @@ import asyncio
 import functools
 import inspect
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -260,6 +261,40 @@ def test_module_function_uses_the_default_client() -> None:
     redlock.configure("memory://once-default", replace=True)
     assert redlock.once("payment", remember=DAY).run(int) == (True, 0)
     assert redlock.once("payment", remember=DAY).run(int) == (False, None)
+
+
+def test_unconfirmed_memory_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A node that gets the release keeps the key for longer than the TTL."""
+    for function, stays in (
+        (lambda: None, "each node keeps the key until its TTL or remember ends"),
+        (fail, "the key expires when its TTL ends"),
+    ):
+        with TestRedlock() as client, suppress(KeyError):
+
+            def body() -> None:
+                client.fail()
+                function()  # noqa: B023  # called in this round
+
+            client.once("job", remember=DAY).run(body)
+        [record] = caplog.get_records("call")
+        text = record.getMessage()
+        assert text.startswith("not released: "), text
+        assert f"lock:job: release not confirmed, so {stays}. The node failed; " in text, text
+        caplog.clear()
+
+
+def test_run_on_an_event_loop_names_the_call_to_await(fake: TestRedlock) -> None:
+    instead = "'await client.once(...).run(...)' of an AsyncRedlock, or '@once' over an 'async def'"
+
+    async def main() -> None:
+        once = fake.once("job", remember=DAY)
+        with pytest.warns(RuntimeWarning, match=re.escape(f"the event loop; use {instead}")):
+            assert once.run(int, "7") == (True, 7)
+        # Neither of these blocks the loop.
+        assert await fake.as_async().once("job", remember=DAY).run(work) == (False, None)
+        assert await once(work)() is None
+
+    asyncio.run(main())
 
 
 def test_pickles() -> None:

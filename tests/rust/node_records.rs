@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use redlock::Redlock;
-use redlock::testing::Clock;
+use redlock::testing::{Clock, TestRedlock};
 use tokio::sync::Barrier;
 
 use super::support::{
@@ -208,10 +208,42 @@ fn logs_unconfirmed_releases_at_growing_intervals() {
         };
         join(join_all((0..COUNT).map(one)), kill).await
     });
-    let lines = lines_with("the key expires when its TTL ends: lock:job-", 1);
+    let lines = lines_with("not released: lock:job-", 1);
     let lines: Vec<_> = lines.iter().filter(|line| line.contains(&format!(":{port}"))).collect();
     // Even if each release takes a second, only some of them are logged.
     assert!((1..=10).contains(&lines.len()), "{lines:?}");
+}
+
+/// The keys of a lock with `min_hold` and the memory of a run stay on a node that gets the release.
+#[test]
+fn unconfirmed_release_names_the_time_that_the_key_stays() {
+    let _turn = Turn::take();
+    let ends = |name: &str, why: &str| {
+        let words = format!("lock:{name}: release not confirmed, so {why}. ");
+        assert_eq!(lines_with(&words, 1).len(), 1, "{words}");
+    };
+    // Of one client, some records would be omitted.
+    let fake = || TestRedlock::new().unwrap();
+    let (plain, tick, success, failure) = (fake(), fake(), fake(), fake());
+    let hour = Duration::from_secs(3600);
+    block_on(async {
+        plain.lock("plain").using(async |_| plain.fail()).await.unwrap();
+        tick.lock("tick").min_hold(hour).using(async |_| tick.fail()).await.unwrap();
+        let succeeds = async |_| {
+            success.fail();
+            Ok::<_, redlock::Error>(())
+        };
+        assert!(success.once("success", hour).run(succeeds).await.unwrap().is_some());
+        let fails = async |_| {
+            failure.fail();
+            Err::<(), _>(failure.lock("").acquire().await.unwrap_err())
+        };
+        failure.once("failure", hour).run(fails).await.unwrap_err();
+    });
+    ends("plain", "the key expires when its TTL ends");
+    ends("tick", "each node keeps the key until its TTL or min_hold ends");
+    ends("success", "each node keeps the key until its TTL or remember ends");
+    ends("failure", "the key expires when its TTL ends");
 }
 
 /// A server that accepts connections and extends leases is not available before it votes again.

@@ -367,7 +367,7 @@ export class Redlock {
    */
   async [Symbol.asyncDispose](): Promise<void> {
     Redlock.#partsOf(this);
-    await awaitScopeEnd(this.shutdown(0), "The keys expire when their TTL ends");
+    await awaitScopeEnd(this.shutdown(0));
   }
 
   /**

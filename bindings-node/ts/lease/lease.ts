@@ -296,7 +296,7 @@ export class Lease<Fencing extends boolean = boolean> {
   /** @internal Ends a scope whose body `completed` with success, as far as the scope knows. */
   async endScope(lossWasThrown: boolean, completed: boolean): Promise<void> {
     const ending = Lease.#handleOf(this).release(undefined, completed);
-    await awaitScopeEnd(ending, "The key expires when its TTL ends", lossWasThrown);
+    await awaitScopeEnd(ending, lossWasThrown);
   }
 }
 

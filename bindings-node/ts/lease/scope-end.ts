@@ -2,8 +2,8 @@
 
 import type { LockError } from "../errors/errors.js";
 import { shown } from "../native.js";
-import { type LogEvent, logOwnEvent } from "../telemetry/log.js";
-import { warn } from "../telemetry/warnings.js";
+import type { LogEvent } from "../telemetry/log.js";
+import { warnOwn } from "../telemetry/warnings.js";
 
 /**
  * Awaits the release at the end of a scope. Unreachable nodes only cause a warning.
@@ -12,7 +12,6 @@ import { warn } from "../telemetry/warnings.js";
  */
 export async function awaitScopeEnd(
   ending: Promise<unknown>,
-  consequence: string,
   alreadyThrown = false,
 ): Promise<void> {
   try {
@@ -24,7 +23,6 @@ export async function awaitScopeEnd(
     const fields: LogEvent["fields"] = { why: message };
     if (resource !== undefined) fields.key = shown(resource);
     // The same event as that of core, which ends the scopes of other languages.
-    logOwnEvent("warn", "lease", "the key expires when its TTL ends: {why}", fields);
-    warn(`${message}. ${consequence}`, consequence);
+    warnOwn("lease", "not released: {why}", fields);
   }
 }

@@ -178,7 +178,8 @@ fn revoke_all(running: &Running) -> Sent {
 
 /// Waits for all confirmations. After an error, the other releases are still awaited.
 async fn all_confirmed(sent: Sent) -> Result<usize> {
-    let results = sent.into_iter().map(|(state, deletes)| confirmed(state, Ok(Some(deletes))));
+    let results =
+        sent.into_iter().map(|(state, deletes)| confirmed(state, Ok(Some(deletes)), false));
     let results = join_all(results).await;
     let count = results.len();
     results.into_iter().collect::<Result<()>>().map(|()| count)

@@ -17,6 +17,7 @@ use crate::quorum::{Collect, Until, drift};
 use crate::runtime::lock;
 use crate::telemetry::log::LogContext;
 use crate::telemetry::{Spans, log, metrics};
+use crate::text::spelled;
 
 /// Sent deletes. `Err` if the lease had been lost, `Ok(None)` if it had already ended.
 pub(crate) type Sent = Result<Option<Collect<bool>>>;
@@ -173,10 +174,10 @@ fn sharing_token(state: &State) -> Vec<Arc<State>> {
     others.filter(|other| other.claim.token == state.claim.token).collect()
 }
 
-/// Waits until the nodes confirm the deletes or the timeout passes.
+/// Waits until the nodes confirm the deletes or the timeout passes. `completed` is that of the release.
 ///
 /// Dropping the future changes nothing: the deletes are sent or pending.
-pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
+pub(crate) async fn confirmed(state: Arc<State>, sent: Sent, completed: bool) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
     let (nodes, timeout) = (&state.leases.nodes, state.request.options.node_timeout());
     deletes.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
@@ -188,7 +189,17 @@ pub(crate) async fn confirmed(state: Arc<State>, sent: Sent) -> Result<()> {
         return Err(Error::lost(&state.key(), LossReason::Missing, Duration::ZERO));
     }
     let nodes = nodes.report(&deletes, timeout);
-    Err(Error::unavailable(&state.key(), "release not confirmed", nodes))
+    Err(Error::unavailable(&state.key(), &unconfirmed(&state, completed), nodes))
+}
+
+/// What a release that no quorum confirmed leaves, for an error.
+fn unconfirmed(state: &State, completed: bool) -> String {
+    if stay(state, completed).is_zero() {
+        return "release not confirmed, so the key expires when its TTL ends".to_owned();
+    }
+    // A node keeps the key for `min_hold` from when the release reaches it, which may still happen.
+    let min_hold = spelled(state.request.options.name_of_min_hold());
+    format!("release not confirmed, so each node keeps the key until its TTL or {min_hold} ends")
 }
 
 impl State {

@@ -254,7 +254,8 @@ impl LeaseHandle {
         // Sent here and not in the future: a release whose future is dropped or cancelled must still delete the keys.
         let sent = end::release(&state, completed);
         drivers::flush();
-        self.0.in_own_process(end::confirmed(state, sent), |state| Err(state.why_over()))
+        let confirmed = end::confirmed(state, sent, completed);
+        self.0.in_own_process(confirmed, |state| Err(state.why_over()))
     }
 
     /// Ends the lease in this process without deleting its keys. Returns true if the lease was still held.

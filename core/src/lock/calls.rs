@@ -119,7 +119,7 @@ pub(super) async fn ended(lease: Lease, completed: bool) -> Result<()> {
             if let Some(omitted) = handle.logs_unconfirmed() {
                 log::event!(
                     Warn, Lease, { key: handle.key() },
-                    "the key expires when its TTL ends: {why}{omitted}", why = error, omitted = omitted
+                    "not released: {why}{omitted}", why = error, omitted = omitted
                 );
             }
             Ok(())
