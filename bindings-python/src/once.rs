@@ -93,6 +93,9 @@ impl Lock {
     /// Acquires the lock to run a function once, for the code at `site`. Returns None if a run is remembered.
     #[pyo3(signature = (site: "tuple[types.CodeType, int]") -> "Lease | None")]
     fn _acquire_once(&self, py: Python<'_>, site: CallSite) -> PyResult<Option<Py<Lease>>> {
+        let instead =
+            "'await client.once(...).run(...)' of an AsyncRedlock, or '@once' over an 'async def'";
+        self.warn_of_loop(py, instead)?;
         self.acquired(py, site, Some(None))
     }
 }

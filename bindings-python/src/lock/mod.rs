@@ -200,13 +200,6 @@ impl Lock {
         call_site: CallSite,
         wait: Option<Wait>,
     ) -> PyResult<Option<Py<Lease>>> {
-        if wait.is_some() {
-            // Warns even if the acquire would be fast. Done before a command is sent, because a warning may be raised
-            // as an error.
-            let instead =
-                "'async with', 'await lock.as_async().acquire()' or '@lock' over an 'async def'";
-            warn_of_loop(py, instead, || Ok(self.core(py)?.1.key()))?;
-        }
         let (caller, acquire) = self.begin_acquire(py, call_site, wait)?;
         loop {
             let answer = caller.wait(py, acquire.acquire())?;
@@ -219,8 +212,17 @@ impl Lock {
         }
     }
 
+    /// Warns if an event loop runs in this thread, even if the acquire would be fast. Called before a command is sent,
+    /// because a warning may be raised as an error.
+    pub(crate) fn warn_of_loop(&self, py: Python<'_>, instead: &str) -> PyResult<()> {
+        warn_of_loop(py, instead, || Ok(self.core(py)?.1.key()))
+    }
+
     /// Like `acquired`, for an acquire that always ends with a lease or an error.
     fn waited_for(&self, py: Python<'_>, call_site: CallSite, wait: Wait) -> PyResult<Py<Lease>> {
+        let instead =
+            "'async with', 'await lock.as_async().acquire()' or '@lock' over an 'async def'";
+        self.warn_of_loop(py, instead)?;
         self.acquired(py, call_site, Some(wait))?.ok_or_else(internal)
     }
 
