@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use redlock::{Lease, Lock, Redlock, Result};
+use redlock::{Lease, Lock, Redlock, Result, ffi};
 use serde_json::json;
 
 use crate::connection::Connection;
@@ -230,7 +230,7 @@ impl Run {
         let child = match child {
             Ok(child) => child,
             Err(error) => {
-                self.release(lease).await;
+                self.undo(lease).await;
                 let command = self.args.words[0].to_string_lossy();
                 let message = format!("cannot run {command}: {error}");
                 self.report.problem(
@@ -278,6 +278,13 @@ impl Run {
         self.report_released(&released)
     }
 
+    /// Releases a lock under which nothing ran, so that `--min-hold` does not keep it.
+    async fn undo(&self, lease: Lease) {
+        ffi::undo(&lease);
+        let released = self.client.shutdown(SHUTDOWN).await;
+        self.report_released(&released.map(drop));
+    }
+
     fn report_released(&self, released: &Result<()>) -> bool {
         let Err(error) = released else {
             self.report.event("released", json!({ "name": self.args.name }));
@@ -285,7 +292,7 @@ impl Run {
         };
         let lost = Status::of_error(error) == status::LOST;
         if !lost {
-            let message = format!("not released, so the lock ends with its TTL: {error}");
+            let message = format!("not released: {error}");
             self.report.problem("unreleased", json!({ "message": message }), &message);
         }
         lost

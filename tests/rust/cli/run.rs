@@ -221,6 +221,22 @@ fn min_hold_keeps_the_lock_after_the_command() {
 }
 
 #[test]
+fn min_hold_does_not_keep_the_lock_of_a_command_that_cannot_be_run() {
+    let server = Server::start();
+    for options in [&[][..], &["--permits", "1/2"]] {
+        let tick = ["run", "--json", "-n", "--ttl", "60", "--min-hold", "50"];
+        let words = [&tick, options, &["job", "no-such-program"]].concat();
+        let outcome = outcome(redlock_at(&server, &words));
+        assert_eq!(outcome.status, 69, "{}", outcome.stderr);
+        let events: Vec<Value> =
+            outcome.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let names: Vec<_> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+        assert_eq!(names, ["acquired", "released", "failed"]);
+        assert_eq!(server.ask("DBSIZE"), ":0", "{options:?}");
+    }
+}
+
+#[test]
 fn nothing_is_written_on_success() {
     let server = Server::start();
     let outcome = outcome(redlock_at(&server, &["run", "job", "--", "true"]));
