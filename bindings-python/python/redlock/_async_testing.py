@@ -3,8 +3,17 @@
 from datetime import timedelta
 from typing import Any
 
-from redlock._native import AsyncLease, AsyncRedlock, _advance_memory, _now, _step_memory_later
-from redlock._test_waits import Deadline, Names, Notified, notify_end, turn
+from redlock._native import AsyncLease, AsyncRedlock, _step_memory_later
+from redlock._test_waits import (
+    Deadline,
+    Names,
+    Notified,
+    jump,
+    turn,
+    turns,
+    until_lost,
+    until_waiting,
+)
 
 
 class AsyncTests(AsyncRedlock):
@@ -52,11 +61,8 @@ class AsyncTests(AsyncRedlock):
         held = self._test._leases_of(name)
         with Notified(held) as notified:
             was_held = await self.force_release(name)
-            end = notify_end()
-            while any(lease.held for lease in held) and _now() < end:
-                await turn()
-            while notified.missing():
-                await turn()
+            await turns(until_lost(held))
+            await turns(notified.until_notified())
         return was_held
 
     async def advance(self, seconds: "float | timedelta") -> None:
@@ -80,8 +86,7 @@ class AsyncTests(AsyncRedlock):
         """
         with Notified(self._test.leases()) as notified:
             await _step_memory_later(self._test._node, seconds)
-            while notified.missing():
-                await turn()
+            await turns(notified.until_notified())
 
     async def jump(self, seconds: "float | timedelta") -> None:
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
@@ -99,10 +104,7 @@ class AsyncTests(AsyncRedlock):
             >>> lease.held
             False
         """
-        with Notified(self._test.leases()) as notified:
-            _advance_memory(self._test._node, seconds)
-            while notified.missing():
-                await turn()
+        await turns(jump(self._test, self._test._node, seconds))
 
     async def until_waiting(self, count: int = 1, timeout: "float | timedelta" = 10) -> None:
         """Waits until this many acquires of this client are under way.
@@ -123,10 +125,7 @@ class AsyncTests(AsyncRedlock):
             >>> (await waits).held
             True
         """
-        end = Deadline(timeout, lambda: self._test._too_few(count))
-        while self._test.stats().waiting < count:
-            end.check()
-            await turn()
+        await turns(until_waiting(self._test, count, timeout))
 
     async def until_held(self, name: "Names", timeout: "float | timedelta" = 10) -> None:
         """Waits until the lock is held, by any client.

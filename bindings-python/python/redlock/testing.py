@@ -11,18 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from redlock._async_testing import AsyncTests
-from redlock._native import (
-    AsyncLock,
-    Lease,
-    Lock,
-    Redlock,
-    _advance_memory,
-    _fail_memory,
-    _lock,
-    _now,
-    _step_memory,
-)
-from redlock._test_waits import Deadline, Names, Notified, notify_end
+from redlock._native import AsyncLock, Lease, Lock, Redlock, _fail_memory, _lock, _step_memory
+from redlock._test_waits import Deadline, Names, Notified, block, jump, until_lost, until_waiting
 
 __all__ = ["AsyncTestRedlock", "TestRedlock"]
 
@@ -107,9 +97,7 @@ class TestRedlock(Redlock):
         """
         held = self._leases_of(name)
         was_held = self.force_release(name)
-        end = notify_end()
-        while any(lease.held for lease in held) and _now() < end:
-            time.sleep(0.001)
+        block(until_lost(held))
         return was_held
 
     def advance(self, seconds: "float | timedelta") -> None:
@@ -134,8 +122,7 @@ class TestRedlock(Redlock):
         """
         with Notified(self.leases()) as notified:
             _step_memory(self._node, seconds)
-            while notified.missing():
-                time.sleep(0.001)
+            block(notified.until_notified())
 
     def jump(self, seconds: "float | timedelta") -> None:
         """Advances time at once, as on a machine that was suspended. Waits that are under way end that much earlier.
@@ -157,10 +144,7 @@ class TestRedlock(Redlock):
             >>> lease.held, client.lock("job").try_acquire().held
             (False, True)
         """
-        with Notified(self.leases()) as notified:
-            _advance_memory(self._node, seconds)
-            while notified.missing():
-                time.sleep(0.001)
+        block(jump(self, self._node, seconds))
 
     def until_waiting(self, count: int = 1, timeout: "float | timedelta" = 10) -> None:
         """Waits until this many acquires of this client are under way.
@@ -181,10 +165,7 @@ class TestRedlock(Redlock):
             1
             >>> theirs.release()
         """
-        end = Deadline(timeout, lambda: self._too_few(count))
-        while self.stats().waiting < count:
-            end.check()
-            time.sleep(0.001)
+        block(until_waiting(self, count, timeout))
 
     def until_held(self, name: "Names", timeout: "float | timedelta" = 10) -> None:
         """Waits until the lock is held, by any client.
@@ -206,9 +187,6 @@ class TestRedlock(Redlock):
         while not lock.inspect().held:
             end.check()
             time.sleep(0.001)
-
-    def _too_few(self, count: int) -> str:
-        return f"{self.stats().waiting} acquires are under way, fewer than {count}"
 
     def _own_lock(self, name: "Names") -> Lock:
         if isinstance(name, AsyncLock):
