@@ -1,9 +1,12 @@
-"""Logs a client's events as JSON lines, as a service with structured logs does: `logger.py URL`."""
+"""Logs a client's events as JSON lines, as a service with structured logs does: `logger.py URL`.
 
+Holds a lock, and acquires another for each line of input.
+"""
+
+import contextlib
 import json
 import logging
 import sys
-import threading
 
 import redlock
 
@@ -21,16 +24,10 @@ class Lines(logging.Handler):
 
 logging.getLogger("redlock").addHandler(Lines())
 logging.getLogger("redlock").setLevel(logging.INFO)
-ended = threading.Event()
-threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
 client = redlock.Redlock(sys.argv[1])
 lease = client.lock("job", ttl=2).acquire()
 print(json.dumps({"message": "ready"}), flush=True)
-while not ended.is_set():
-    try:
-        if (other := client.lock("other").try_acquire()) is not None:
-            other.release()
-    except redlock.LockError:
-        pass
-    ended.wait(0.05)
+for _ in sys.stdin:
+    with contextlib.suppress(redlock.LockError):
+        client.lock("other").acquire().release()
 client.close()

@@ -60,6 +60,12 @@ class Log:
         for line in self.process.stdout:
             self.lines.append(json.loads(line))
 
+    def acquire(self) -> None:
+        """Makes the service acquire a lock."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
     def wait_for(self, start: str) -> dict[str, Any]:
         def found() -> list[dict[str, Any]]:
             return [line for line in self.lines if line["message"].startswith(start)]
@@ -96,14 +102,15 @@ def begin(server: Server, cause: str | list[str]) -> None:
 
 @pytest.mark.parametrize("language", LOGGERS)
 @pytest.mark.parametrize("name", INCIDENTS)
-def test_incident_is_told_by_fields(name: str, language: str) -> None:
+def test_fields_describe_the_incident(name: str, language: str) -> None:
     incident = INCIDENTS[name]
     with Server() as server, service(language, server.url) as log:
         log.wait_for("ready")
         begin(server, incident.cause)
+        log.acquire()
         shown = f"redis://127.0.0.1:{server.port}"
         if incident.fault is not None:
-            # An error that no retry can fix is told at once, without an outage.
+            # An error that no retry can fix is logged immediately, without an outage.
             starts = "the server replied" if name == "NOAUTH" else "unavailable for"
             line = log.wait_for(starts)
             fields = line["fields"]

@@ -3,17 +3,14 @@
 The pairs of a test run at the same time, each with its own name.
 """
 
-import random
-import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redlock
 
-from .agents import LANGUAGES, Agent, HoldPeriod, now
+from .agents import Agent, HoldPeriod, now
+from .outages import holds_while_servers_are_killed
 from .pairs import NEXT_LANGUAGE, every_pair
-from .servers import Server
 
 TTL_MS = 8000
 
@@ -131,46 +128,12 @@ def test_overlap_is_noticed() -> None:
 
 @pytest.mark.slow("real servers are killed for a while")
 def test_writers_are_alone_while_servers_are_killed() -> None:
-    """Agents in three languages read and write while two of five servers are killed in turn."""
-    seconds, name = 40.0, f"kill-{uuid.uuid4().hex[:8]}"
-    servers = [Server() for _ in range(5)]
-    urls = [server.url for server in servers]
-    # Killed servers lose their data, and grant nothing new for 2.5 seconds.
-    agents = [Agent(language, urls, guard_ms=2500) for language in LANGUAGES * 2]
-    end = time.monotonic() + seconds
-
-    def holds_of(agent: Agent, number: int) -> list[tuple[str, HoldPeriod]]:
-        found: list[tuple[str, HoldPeriod]] = []
-        chance = random.Random(number)
-        while time.monotonic() < end:
-            side = chance.choice(["read", "read", "write"])
-            reply = agent.ask("acquire", name=name, ttl_ms=2000, side=side, wait_ms=5000)
-            if not reply["ok"]:
-                continue
-            time.sleep(0.005)
-            held, until = agent.must("held"), now()
-            if held["held"]:
-                found.append((side, (reply["at"], until, reply["token"])))
-            agent.ask("release")
-        return found
-
-    try:
-        with ThreadPoolExecutor(len(agents)) as pool:
-            running = [pool.submit(holds_of, agent, at) for at, agent in enumerate(agents)]
-            while time.monotonic() < end:
-                for server in servers[:2]:
-                    server.kill()
-                    time.sleep(1)
-                for server in servers[:2]:
-                    server.restart()
-                # Longer than the guard, so that they vote again.
-                time.sleep(3)
-            found = [hold for holds in running for hold in holds.result()]
-    finally:
-        for agent in agents:
-            agent.kill()
-        for server in servers:
-            server.close()
+    """Agents in three languages read and write."""
+    name = f"kill-{uuid.uuid4().hex[:8]}"
+    holds = holds_while_servers_are_killed(
+        lambda chance: {"name": name, "side": chance.choice(["read", "read", "write"])}
+    )
+    found = [(hold.options["side"], (hold.begin, hold.end, "")) for hold in holds]
     assert overlaps(found) == []
     for side in ("read", "write"):
         assert sum(of == side for of, _ in found) > 50, f"few holds of {side}: {len(found)} in all"

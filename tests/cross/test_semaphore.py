@@ -3,15 +3,13 @@
 The pairs of a test run at the same time, each with its own name.
 """
 
-import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .agents import LANGUAGES, Agent, HoldPeriod, now
+from .agents import Agent, now
+from .outages import holds_while_servers_are_killed
 from .pairs import NEXT_LANGUAGE, every_pair
-from .servers import Server
 
 TTL_MS = 8000
 
@@ -95,46 +93,10 @@ def test_permit_of_a_killed_holder_expires(nodes: list[str]) -> None:
 
 @pytest.mark.slow("real servers are killed for a while")
 def test_limit_holds_while_servers_are_killed() -> None:
-    """Agents in three languages take two of three permits while two of five servers are killed in turn."""
-    limit, seconds, name = 3, 40.0, f"kill-{uuid.uuid4().hex[:8]}"
-    servers = [Server() for _ in range(5)]
-    urls = [server.url for server in servers]
-    # Killed servers lose their data, and grant nothing new for 2.5 seconds.
-    agents = [Agent(language, urls, guard_ms=2500) for language in LANGUAGES * 2]
-    end = time.monotonic() + seconds
-
-    def holds_of(agent: Agent) -> list[HoldPeriod]:
-        found: list[HoldPeriod] = []
-        pool = {"name": name, "ttl_ms": 2000, "limit": limit}
-        while time.monotonic() < end:
-            reply = agent.ask("acquire", **pool, wait_ms=5000)
-            if not reply["ok"]:
-                continue
-            time.sleep(0.005)
-            held, until = agent.must("held"), now()
-            if held["held"]:
-                found.append((reply["at"], until, reply["keys"][0]))
-            agent.ask("release")
-        return found
-
-    try:
-        with ThreadPoolExecutor(len(agents)) as pool:
-            running = [pool.submit(holds_of, agent) for agent in agents]
-            while time.monotonic() < end:
-                for server in servers[:2]:
-                    server.kill()
-                    time.sleep(1)
-                for server in servers[:2]:
-                    server.restart()
-                # Longer than the guard, so that they vote again.
-                time.sleep(3)
-            found = [hold for holds in running for hold in holds.result()]
-    finally:
-        for agent in agents:
-            agent.kill()
-        for server in servers:
-            server.close()
-    edges = sorted([(begin, 1) for begin, _, _ in found] + [(end, -1) for _, end, _ in found])
+    """Agents in three languages take permits of three."""
+    limit, name = 3, f"kill-{uuid.uuid4().hex[:8]}"
+    found = holds_while_servers_are_killed(lambda _: {"name": name, "limit": limit})
+    edges = sorted([(hold.begin, 1) for hold in found] + [(hold.end, -1) for hold in found])
     holders = most = 0
     for _, step in edges:
         holders += step

@@ -95,7 +95,7 @@ async fn revoked_body_leaves_no_memory() {
     assert!(ran(&payment(&two)).await);
 }
 
-/// Another caller may run the body since the loss. Whoever asks then must not learn that the body ran before.
+/// Another caller may run the body since the loss. No further caller may then learn that the body ran before.
 #[tokio::test]
 async fn body_that_lost_its_lease_leaves_no_memory() {
     let three = servers(3);

@@ -33,7 +33,7 @@ const UNREACHABLE: [(&str, &str, &str); 10] = [
     (
         "max number of clients",
         "connections",
-        "Raise maxclients, or find the program that opens so many connections",
+        "Raise maxclients, or find the program that opens most connections",
     ),
     (
         "refused",

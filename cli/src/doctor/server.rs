@@ -52,7 +52,7 @@ pub(super) fn connections(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> 
         (Warning, "connections"),
         format!("{used} of {most} connections are used"),
         "Beyond maxclients it refuses connections. Each client of locks needs two, and cannot renew without",
-        "Raise maxclients and the server's limit of open files, or find the program that opens so many connections",
+        "Raise maxclients and the server's limit of open files, or find the program that opens most connections",
     )
 }
 

@@ -1,6 +1,6 @@
 //! Moves a clock from one deadline to the next, for tests of programs.
 //!
-//! Whoever sleeps until a deadline runs before the clock moves on, so a renewal on the way extends its lease.
+//! Tasks that sleep until a deadline run before the clock moves on, so a renewal on the way extends its lease.
 
 use std::collections::BTreeMap;
 use std::future::Future;

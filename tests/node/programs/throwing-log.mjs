@@ -1,7 +1,9 @@
 // Listeners of the log that throw and reject, beside one that works.
+import { EventEmitter, once } from "node:events";
 import { onLog, Redlock } from "redlock-native";
 
 const others = [];
+const arrivals = new EventEmitter();
 onLog(() => {
   throw new Error("theirs");
 });
@@ -22,14 +24,17 @@ onLog(() => {
     },
   );
 });
-onLog(({ event }) => others.push(event));
+onLog(({ event }) => {
+  others.push(event);
+  arrivals.emit(event);
+});
+const tooLate = setTimeout(() => process.exit(1), 10_000);
+const [granted, released] = [once(arrivals, "granted"), once(arrivals, "released")];
 const client = new Redlock("memory://");
 const lease = await client.lock("job").acquire();
-await new Promise((resolve) => setTimeout(resolve, 50));
+await granted;
 console.log(lease.held ? "held" : "lost");
 await lease.release();
-const limit = performance.now() + 10_000;
-while (others.length < 2 && performance.now() < limit) {
-  await new Promise((resolve) => setTimeout(resolve, 10));
-}
+await released;
 console.log(`others: ${others.join(", ")}`);
+clearTimeout(tooLate);
