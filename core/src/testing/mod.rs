@@ -29,7 +29,7 @@ use crate::runtime::background;
 const MAX_NOTIFICATION_WAIT: Duration = Duration::from_secs(1);
 /// How long [`TestRedlock::until_waiting`] and [`TestRedlock::until_held`] wait at most, by the clock of the machine.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// How often they look.
+/// How often [`TestRedlock::until_waiting`] and [`TestRedlock::until_held`] look.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// A client for one test, with an isolated node in this process.
