@@ -191,8 +191,8 @@ impl Scenario {
         Self::plain(seed, 1, 15 * MS, steps.into())
     }
 
-    /// Four clients on a slow network want all permits of a semaphore at the same moment, and most are nearest to different
-    /// nodes. Their rounds divide the votes, and each vote that is taken back wakes the others.
+    /// Four clients on a slow network want all permits of a semaphore at the same moment, and most are nearest to
+    /// different nodes. Their rounds divide the votes, and each vote that is taken back wakes the others.
     pub(super) fn colliding_callers(seed: u64) -> Self {
         let how = Use {
             names: vec![POOL],
