@@ -48,6 +48,12 @@ pub fn once_options() -> Vec<OptionRow> {
     Described::Once.rows().map(OptionRow::from).collect()
 }
 
+/// Returns the options of a candidate of an election.
+#[napi(catch_unwind)]
+pub fn leader_options() -> Vec<OptionRow> {
+    Described::Leader.options().map(OptionRow::from).collect()
+}
+
 /// Returns the options of a side of a read/write lock.
 #[napi(catch_unwind)]
 pub fn side_options(shared: bool) -> Vec<OptionRow> {
@@ -94,11 +100,7 @@ pub(crate) fn default_trust(given: &Object<'_>) -> napi::Result<Option<DefaultTr
 
 /// Reads the options of a lock from an object whose names and types are checked.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
-    let described = Described::of(
-        given.get("shared")?,
-        given.has_named_property("limit")?,
-        given.has_named_property("remember")?,
-    );
+    let described = Described::of(given.get("shared")?, |name| given.has_named_property(name))?;
     read_options(LockArgs::of_lock(Unit::Milliseconds), described.rows(), given, None)
 }
 

@@ -5,10 +5,10 @@
  * describes them:
  *
  * - `load` loads the native binary.
- * - `client` has `Redlock`, `onLog`, and the default client with `lock`, `semaphore`, `rwlock`, `once`, `withLock` and
- *   `configure`.
+ * - `client` has `Redlock`, `onLog`, and the default client with `lock`, `semaphore`, `rwlock`, `once`, `leader`,
+ *   `withLock` and `configure`.
  * - `compat` reads the settings of the clients of other packages.
- * - `lock` has `Lock`, `RwLock` and `Once`, `scope` runs a body under a lock, and `lease` has `Lease`.
+ * - `lock` has `Lock`, `RwLock`, `Once` and `Leader`, `scope` runs a body under a lock, and `lease` has `Lease`.
  * - `runtime` exchanges calls and outcomes with the native part.
  * - `telemetry` publishes events and warnings.
  * - `options` checks arguments, `errors` has the error classes, and `platform` contains what depends on Node.js.
@@ -17,7 +17,7 @@
 import "./load/load.js";
 
 export { Redlock } from "./client/client.js";
-export { configure, lock, once, rwlock, semaphore, withLock } from "./client/default.js";
+export { configure, leader, lock, once, rwlock, semaphore, withLock } from "./client/default.js";
 export { type LogOptions, onLog } from "./client/log.js";
 export {
   ClientClosed,
@@ -35,6 +35,7 @@ export {
   Unsupported,
 } from "./errors/errors.js";
 export { Lease } from "./lease/lease.js";
+export { Leader } from "./lock/leader.js";
 export { Lock } from "./lock/lock.js";
 export { Once } from "./lock/once.js";
 export { RwLock } from "./lock/rwlock.js";
@@ -43,6 +44,7 @@ export type { AddressFunction, AddressMap, ServerAddress } from "./options/addre
 export type { Credentials, CredentialsSource } from "./options/credentials.js";
 export type {
   AcquireOptions,
+  LeaderOptions,
   LockOptions,
   OnceOptions,
   ReaderOptions,

@@ -237,6 +237,9 @@ export interface Inspection {
 /** Returns what to write instead of an option that a call does not have. `valid` are the options of the call. */
 export declare function insteadOf(option: string, valid: Array<string>): string
 
+/** Returns the options of a candidate of an election. */
+export declare function leaderOptions(): Array<OptionRow>
+
 /** Returns the options of a lock. */
 export declare function lockOptions(): Array<OptionRow>
 

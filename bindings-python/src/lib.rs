@@ -22,7 +22,10 @@ mod classes;
 mod describe;
 mod pickle;
 
+mod leader;
 mod once;
+
+mod bodies;
 mod rwlock;
 
 mod client;
@@ -78,6 +81,8 @@ mod _native {
     #[pymodule_export]
     use crate::inspection::{Inspection, NodeInspection};
     #[pymodule_export]
+    use crate::leader::{AsyncLeader, Leader, leader};
+    #[pymodule_export]
     use crate::lease::Lease;
     #[pymodule_export]
     use crate::lease::async_lease::AsyncLease;
@@ -93,7 +98,9 @@ mod _native {
     #[pymodule_export]
     use crate::panic::_panic_for_tests;
     #[pymodule_export]
-    use crate::pickle::{unpickled_client, unpickled_lock, unpickled_once, unpickled_rwlock};
+    use crate::pickle::{
+        unpickled_client, unpickled_leader, unpickled_lock, unpickled_once, unpickled_rwlock,
+    };
     #[pymodule_export]
     use crate::runtime::async_backends::set_trio;
     #[pymodule_export]

@@ -15,10 +15,10 @@ type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
 /// Converts the options of a lock.
 pub(crate) fn lock_args(described: Described, given: &[Given<'_, '_>]) -> PyResult<LockArgs> {
     let mut args = LockArgs::of_lock(Unit::Seconds);
-    if let Described::Side { shared } = described {
-        args = args.with("shared", Some(shared));
+    if let Some((mark, value)) = described.mark() {
+        args = args.with(mark, Some(value));
     }
-    converted(args, described.rows(), given, &mut None)
+    converted(args, described.options(), given, &mut None)
 }
 
 /// Converts the options of a client.
@@ -69,9 +69,7 @@ pub(crate) fn refuse_lock(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<()> {
-    // Programs do not pass this one.
-    let rows = described.rows().filter(|row| row.name != "shared");
-    refuse(call, &names(rows), args, kwargs)
+    refuse(call, &names(described.options()), args, kwargs)
 }
 
 /// Rejects arguments that are not options of a client.

@@ -11,6 +11,7 @@ use crate::callbacks::Kept;
 use crate::client::Redlock;
 use crate::client::async_client::AsyncRedlock;
 use crate::errors::invalid;
+use crate::leader::{AsyncLeader, Leader};
 use crate::lease::Lease;
 use crate::lease::async_lease::AsyncLease;
 use crate::lock::async_lock::AsyncLock;
@@ -128,6 +129,23 @@ impl AsyncOnce {
 }
 
 #[pymethods]
+impl Leader {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let lock = self.lock.clone_ref(py);
+        (py.import(HERE)?.getattr("_leader")?, (lock,)).into_pyobject(py)
+    }
+}
+
+#[pymethods]
+impl AsyncLeader {
+    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        as_async(slf.py(), slf.call_method0("as_sync")?)
+    }
+}
+
+#[pymethods]
 impl Lease {
     #[expect(clippy::unused_self, reason = "a method of Python's data model")]
     #[pyo3(signature = () -> "typing.NoReturn")]
@@ -225,10 +243,10 @@ pub(crate) fn unpickled_lock(
     let source = client
         .map_or(ClientSource::Default, |client| ClientSource::Client(client.get().client.clone()));
     let shared = options.get_item("shared")?.map(|shared| shared.extract()).transpose()?;
-    let described =
-        Described::of(shared, options.contains("limit")?, options.contains("remember")?);
+    let described = Described::of(shared, |name| options.contains(name))?;
     let found = of_table(&described.rows().collect::<Vec<_>>(), options)?;
-    let given = found.iter().filter(|(name, _)| *name != "shared");
+    let mark = described.mark().map(|(mark, _)| mark);
+    let given = found.iter().filter(|(name, _)| Some(*name) != mark);
     let given: Vec<_> = given.map(|(name, value)| (*name, value.as_ref())).collect();
     let args = lock_args(described, &given)?;
     let default = match default.get_item(0) {
@@ -258,6 +276,13 @@ pub(crate) fn unpickled_once(
         return Ok(Py::new(py, AsyncOnce { lock })?.into_any());
     }
     Ok(Py::new(py, Once { lock })?.into_any())
+}
+
+/// Returns the candidate of a pickle, whose lock this is.
+#[pyfunction]
+#[pyo3(name = "_leader", signature = (lock: "Lock") -> "Leader")]
+pub(crate) fn unpickled_leader(lock: Py<Lock>) -> Leader {
+    Leader { lock }
 }
 
 /// Returns the options that were set, as Python values.

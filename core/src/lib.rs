@@ -80,7 +80,7 @@ mod text;
 pub use client::{Builder, Redlock};
 pub use error::{Error, ErrorKind, LossReason, NodeReport, NodeState, Result};
 pub use lease::{Lease, LeaseHandle};
-pub use lock::{Inspection, Lock, Names, NodeInspection, NodePing, Once, Ping, RwLock};
+pub use lock::{Inspection, Leader, Lock, Names, NodeInspection, NodePing, Once, Ping, RwLock};
 pub use node::credentials::Credentials;
 #[cfg(feature = "tls")]
 pub use node::{Pem, TlsOptions};

@@ -1,6 +1,8 @@
 //! A lock holder in Rust that reads one JSON command per line on stdin and writes one JSON reply per line on stdout.
 //! `README.md` describes the protocol.
 
+mod candidate;
+
 use redlock::ffi::{self, Unit};
 use redlock::{Error, Lease, LeaseHandle, Lock, Redlock};
 use serde_json::{Value, json};
@@ -10,6 +12,14 @@ use std::time::Duration;
 fn main() {
     let mut words = std::env::args().skip(1);
     let nodes = words.next().expect("agent NODES");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    if nodes == "candidate" {
+        let words: Vec<_> = words.collect();
+        let [nodes, name, ttl] = &words[..] else { panic!("agent candidate NODES NAME TTL_MS") };
+        let ttl = Duration::from_millis(ttl.parse().expect("milliseconds"));
+        return runtime.block_on(candidate::run(nodes, name, ttl)).expect("it campaigns forever");
+    }
     let guard = words.next().map_or(0, |ms| ms.parse().expect("milliseconds"));
     let guard = Duration::from_millis(guard);
     let replicas =
@@ -17,8 +27,6 @@ fn main() {
     let builder = Redlock::builder(nodes.split(' ')).restart_guard(guard).min_replicas(replicas);
     // A failover on a busy machine may take longer than the default.
     let client = builder.unavailable_after(None).build().expect("a client");
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut agent = Agent { client, lease: None };
     print_reply(&json!({"ready": true, "pid": std::process::id()}));
     for line in std::io::stdin().lock().lines() {

@@ -87,6 +87,15 @@ class Program:
             raise EOFError("the program has ended")
         return reply
 
+    def received(self) -> list[Reply]:
+        """Returns its output so far."""
+        replies = []
+        while not self._replies.empty():
+            reply = self._replies.get()
+            if reply is not None:
+                replies.append(reply)
+        return replies
+
     def rest(self) -> list[Reply]:
         """Returns all its output until it ends."""
         return list(iter(lambda: self._replies.get(timeout=REPLY_TIMEOUT), None))
@@ -175,11 +184,27 @@ PROGRAMS = {
     "promises": ("node", "crowd.mjs", "promises"),
 }
 
+#: The same for the candidates of an election.
+CANDIDATES = {
+    "python": (sys.executable, str(FOLDER / "candidate.py"), "sync"),
+    "asyncio": (sys.executable, str(FOLDER / "candidate.py"), "asyncio"),
+    "node": ("node", str(FOLDER / "candidate.mjs"), "run"),
+    "rust": (),
+}
+
 
 def program(form: str, nodes: list[str], *words: str | int) -> Program:
     """Starts a program of tests/agents other than the lock holder."""
     runtime, file, first = PROGRAMS[form]
     return Program(runtime, str(FOLDER / file), first, ",".join(nodes), *map(str, words))
+
+
+def candidate(form: str, nodes: list[str], name: str, ttl_ms: int) -> Program:
+    """Starts a candidate of an election, and waits until it campaigns."""
+    command = CANDIDATES[form] or (built("agent"), "candidate")
+    program = Program(*command, ",".join(nodes), name, str(ttl_ms))
+    assert program.receive()["sign"] == "campaigns"
+    return program
 
 
 HoldPeriod = tuple[int, int, str]

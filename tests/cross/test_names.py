@@ -48,6 +48,7 @@ OBJECTS = {
     "lock": "Lock",
     "rwlock": "RwLock",
     "lease": "Lease",
+    "leader": "Leader",
     "error": "LockError",
 }
 
@@ -80,6 +81,8 @@ def mentioned(name: str) -> bool:
         redlock.AsyncRedlock,
         redlock.AsyncLock,
         redlock.AsyncLease,
+        redlock.Leader,
+        redlock.AsyncLeader,
     ],
 )
 def test_python_has_every_method_where_it_belongs(owner: type) -> None:
@@ -124,9 +127,11 @@ def test_python_names_nothing_else() -> None:
 FILES = (
     "client/client",
     "lock/lock",
+    "lock/leader",
     "lock/rwlock",
     "lease/lease",
     "errors/errors",
+    "options/client-options",
     "options/options",
     "errors/addresses",
 )
@@ -149,7 +154,7 @@ def node_members(name: str) -> set[str]:
     return {*found} - {"constructor"}
 
 
-@pytest.mark.parametrize(("called", "name"), [*OBJECTS.items()][:4])
+@pytest.mark.parametrize(("called", "name"), [*OBJECTS.items()][:5])
 def test_node_has_every_method_where_it_belongs(called: str, name: str) -> None:
     members = node_members(name)
     assert len(members) > 3

@@ -248,7 +248,12 @@ def test_every_option_has_a_row() -> None:
         for name in re.findall(r'^<a id="[\w-]+" href="#[\w-]+">`(\w+)`</a>', cell)
     }
     given = {*inspect.signature(redlock.Redlock).parameters}
-    for describe in (redlock.Redlock.lock, redlock.Redlock.semaphore, redlock.Redlock.once):
+    for describe in (
+        redlock.Redlock.lock,
+        redlock.Redlock.semaphore,
+        redlock.Redlock.once,
+        redlock.Redlock.leader,
+    ):
         given |= {*inspect.signature(describe).parameters}
     # `default` is of Python's decorators, and not in the core's table.
     assert documented == given - {"self", "name", "nodes", "args", "kwargs", "default"}

@@ -14,6 +14,7 @@ const cjs = createRequire(import.meta.url)("redlock-native");
 const PUBLIC = [
   "ClientClosed",
   "InvalidOption",
+  "Leader",
   "Lease",
   "Lock",
   "LockError",
@@ -26,6 +27,7 @@ const PUBLIC = [
   "RwLock",
   "Unsupported",
   "configure",
+  "leader",
   "lock",
   "onLog",
   "onWarning",

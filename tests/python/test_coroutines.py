@@ -85,6 +85,7 @@ IMMEDIATE = {
     "semaphore",
     "rwlock",
     "once",
+    "leader",
     "read",
     "write",
     "ensure_held",

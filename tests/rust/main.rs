@@ -29,6 +29,7 @@ mod idle;
 mod imports;
 mod kinds;
 mod labels;
+mod leader;
 #[cfg(target_os = "linux")]
 #[path = "../../core/src/tests/limit.rs"]
 mod limit;

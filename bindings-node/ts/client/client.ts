@@ -4,36 +4,28 @@ import { InvalidOption } from "../errors/errors.js";
 import type { Lease } from "../lease/lease.js";
 import { leasesOf } from "../lease/lease-list.js";
 import { awaitScopeEnd } from "../lease/scope-end.js";
+import { describeLeader, describeLock, describeOnce, describeSemaphore } from "../lock/describe.js";
+import type { Leader } from "../lock/leader.js";
 import { Lock } from "../lock/lock.js";
-import { type ClientParts, Locks } from "../lock/locks.js";
-import { Once } from "../lock/once.js";
+import { type ClientParts, clientParts } from "../lock/locks.js";
+import type { Once } from "../lock/once.js";
 import { RwLock } from "../lock/rwlock.js";
-import { NativeClient, type Ping, type Stats } from "../native.js";
+import type { NativeClient, Ping, Stats } from "../native.js";
 import {
   CLIENT,
-  checkOnce,
   checkOptions,
-  checkSemaphore,
-  LOCK,
+  type LeaderOptions,
   type LockOptions,
-  nativeOptions,
   type OnceOptions,
   type RedlockOptions,
   rejectSignal,
   type SemaphoreOptions,
   type ShownOptions,
-  shownOptions,
   TIMEOUT,
   USING,
   type UsingOptions,
 } from "../options/options.js";
-import {
-  isObject,
-  NODE_REDLOCK_ACQUIRE,
-  NODES,
-  nameList,
-  wrongReceiver,
-} from "../options/values.js";
+import { isObject, NODE_REDLOCK_ACQUIRE, nameList, wrongReceiver } from "../options/values.js";
 import { printable, uncloneable } from "../platform/inspect-format.js";
 import { attempt, settled, unwrap } from "../runtime/results.js";
 import { native } from "../runtime/runtime.js";
@@ -64,12 +56,7 @@ export class Redlock {
    * @throws `InvalidOption` for an invalid URL or option.
    */
   constructor(nodes: string | readonly string[], options?: RedlockOptions) {
-    const urls = nameList(nodes, NODES, "Redlock()");
-    const given = checkOptions(options, CLIENT, "Redlock()");
-    const shown = shownOptions(given, CLIENT);
-    const [args, keepAlive] = nativeOptions(given, urls);
-    const client = attempt(() => new NativeClient(native(), urls, args));
-    this.#parts = { native: client, keepAlive, shown, locks: new Locks(client, keepAlive) };
+    this.#parts = clientParts(nodes, options);
   }
 
   /** Returns the state of a client. Throws if a method was called on another object. */
@@ -121,8 +108,7 @@ export class Redlock {
     names: string | readonly string[],
     options?: LockOptions<Fencing>,
   ): Lock<Fencing> {
-    const list = nameList(names, "the name", "lock()");
-    return Redlock.#partsOf(this).locks.create(list, checkOptions(options, LOCK, "lock()"));
+    return describeLock(Redlock.#partsOf(this).locks.create, names, options);
   }
 
   /**
@@ -141,8 +127,7 @@ export class Redlock {
    * ```
    */
   semaphore(name: string, options: SemaphoreOptions): Lock<false> {
-    const list = nameList(name, "the name", "semaphore()");
-    return Redlock.#partsOf(this).locks.create(list, checkSemaphore(options));
+    return describeSemaphore(Redlock.#partsOf(this).locks.create, name, options);
   }
 
   /**
@@ -160,8 +145,7 @@ export class Redlock {
    */
   rwlock(name: string): RwLock;
   rwlock(name: string, none?: unknown): RwLock {
-    const { locks } = Redlock.#partsOf(this);
-    return new RwLock(name, (names, options) => locks.create(names, options), none);
+    return new RwLock(name, Redlock.#partsOf(this).locks.create, none);
   }
 
   /**
@@ -177,8 +161,24 @@ export class Redlock {
    * ```
    */
   once(name: string, options: OnceOptions): Once {
-    const list = nameList(name, "the name", "once()");
-    return new Once(Redlock.#partsOf(this).locks.create<false>(list, checkOnce(options)));
+    return describeOnce(Redlock.#partsOf(this).locks.create, name, options);
+  }
+
+  /**
+   * Creates a candidate of an election, of which at most one leads at a time. Sends nothing.
+   * @param name The name. A leader holds the lock of this name.
+   * @param options Options of the candidate.
+   * @throws `InvalidOption` for an invalid name or option.
+   * @example
+   * ```js
+   * await client.leader("scheduler", { ttl: 10_000 }).run(async ({ signal }) => "led"); // "led"
+   * ```
+   */
+  leader<Fencing extends boolean = false>(
+    name: string,
+    options?: LeaderOptions<Fencing>,
+  ): Leader<Fencing> {
+    return describeLeader(Redlock.#partsOf(this).locks.create, name, options);
   }
 
   /** @internal node-redlock has this method. The error says what to write instead. */

@@ -2,17 +2,17 @@
 
 import { CallSites } from "../lease/call-sites.js";
 import { BoundLock, isAlwaysValid, OptionCache, SharedOptions } from "../lock/bound-lock.js";
+import { describeLeader, describeLock, describeOnce, describeSemaphore } from "../lock/describe.js";
+import type { Leader } from "../lock/leader.js";
 import { Lock } from "../lock/lock.js";
-import { Once } from "../lock/once.js";
+import type { Once } from "../lock/once.js";
 import { RwLock } from "../lock/rwlock.js";
 import { checkLock } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
 import {
   CONFIGURE,
-  checkOnce,
   checkOptions,
-  checkSemaphore,
-  LOCK,
+  type LeaderOptions,
   type LockOptions,
   nativeOptions,
   type OnceOptions,
@@ -75,8 +75,7 @@ export function lock<Fencing extends boolean = false>(
   names: string | readonly string[],
   options?: LockOptions<Fencing>,
 ): Lock<Fencing> {
-  const list = nameList(names, "the name", "lock()");
-  return createLock(list, checkOptions(options, LOCK, "lock()"));
+  return describeLock(createLock, names, options);
 }
 
 /**
@@ -92,7 +91,7 @@ export function lock<Fencing extends boolean = false>(
  * ```
  */
 export function semaphore(name: string, options: SemaphoreOptions): Lock<false> {
-  return createLock(nameList(name, "the name", "semaphore()"), checkSemaphore(options));
+  return describeSemaphore(createLock, name, options);
 }
 
 /**
@@ -124,7 +123,26 @@ export function rwlock(name: string, none?: unknown): RwLock {
  * ```
  */
 export function once(name: string, options: OnceOptions): Once {
-  return new Once(createLock<false>(nameList(name, "the name", "once()"), checkOnce(options)));
+  return describeOnce(createLock, name, options);
+}
+
+/**
+ * Creates a candidate of the default client, which is looked up at each call. At most one candidate of an election
+ * leads at a time, over all clients.
+ * @param name The name.
+ * @param options Options of the candidate.
+ * @throws `InvalidOption` for an invalid name or option.
+ *
+ * @example
+ * ```js
+ * await leader("scheduler", { ttl: 10_000 }).run(async ({ signal }) => "led"); // "led"
+ * ```
+ */
+export function leader<Fencing extends boolean = false>(
+  name: string,
+  options?: LeaderOptions<Fencing>,
+): Leader<Fencing> {
+  return describeLeader(createLock, name, options);
 }
 
 /** The option sets of the default client. */

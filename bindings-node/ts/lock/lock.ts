@@ -232,9 +232,17 @@ export class Lock<Fencing extends boolean = boolean> {
    * @internal
    */
   run<T>(body: Body<T, Fencing>, options: AcquireOptions, method: Method): Promise<T> {
-    const site = Lock.#descriptionOf(this).sites.capture(method);
-    const acquiring = this.#acquireTraced(options, site, "using()") as Promise<Lease<Fencing>>;
-    return runUnder(acquiring, body, options);
+    return runUnder(this.acquireFrom(this.siteOf(method), options), body, options);
+  }
+
+  /** @internal Returns the call site of a public method. */
+  siteOf(method: Method): CallSite {
+    return Lock.#descriptionOf(this).sites.capture(method);
+  }
+
+  /** @internal Acquires for this call site, with options that are already checked. */
+  acquireFrom(site: CallSite, options: AcquireOptions): Promise<Lease<Fencing>> {
+    return this.#acquireTraced(options, site, "using()") as Promise<Lease<Fencing>>;
   }
 
   /**

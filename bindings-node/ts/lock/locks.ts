@@ -1,9 +1,19 @@
 /** The locks of one client. */
 
-import type { NativeClient } from "../native.js";
+import { NativeClient } from "../native.js";
 import type { CallbacksHandle } from "../options/callbacks.js";
-import type { LockOptions, ShownOptions } from "../options/options.js";
+import {
+  CLIENT,
+  checkOptions,
+  type LockOptions,
+  nativeOptions,
+  type RedlockOptions,
+  type ShownOptions,
+  shownOptions,
+} from "../options/options.js";
+import { NODES, nameList } from "../options/values.js";
 import { attempt } from "../runtime/results.js";
+import { native } from "../runtime/runtime.js";
 import { BoundLock, OptionCache, SharedOptions } from "./bound-lock.js";
 import { Lock } from "./lock.js";
 
@@ -35,9 +45,11 @@ export class Locks {
     this.#keepAlive = keepAlive;
   }
 
-  create<Fencing extends boolean>(names: string[], options: LockOptions): Lock<Fencing> {
-    return new Lock<Fencing>(this.bound(names, options));
-  }
+  /** Bound, so that it can be passed on. */
+  readonly create = <Fencing extends boolean>(
+    names: string[],
+    options: LockOptions,
+  ): Lock<Fencing> => new Lock<Fencing>(this.bound(names, options));
 
   bound(names: string[], options: LockOptions): BoundLock {
     const make = () =>
@@ -50,4 +62,20 @@ export class Locks {
     shared.check(names);
     return new BoundLock(shared, names);
   }
+}
+
+/**
+ * Creates the state of a client, after checking its nodes and options.
+ * @internal
+ */
+export function clientParts(
+  nodes: string | readonly string[],
+  options: RedlockOptions | undefined,
+): ClientParts {
+  const urls = nameList(nodes, NODES, "Redlock()");
+  const given = checkOptions(options, CLIENT, "Redlock()");
+  const [args, keepAlive] = nativeOptions(given, urls);
+  const client = attempt(() => new NativeClient(native(), urls, args));
+  const locks = new Locks(client, keepAlive);
+  return { native: client, keepAlive, shown: shownOptions(given, CLIENT), locks };
 }

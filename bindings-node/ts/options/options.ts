@@ -5,6 +5,7 @@ import { InvalidOption } from "../errors/errors.js";
 import {
   clientOptions,
   insteadOf,
+  leaderOptions,
   lockOptions,
   type OptionRow,
   onceOptions,
@@ -13,9 +14,9 @@ import {
   sideOptions,
 } from "../native.js";
 import { defaultTrust } from "../platform/trust.js";
-import { type AddressMap, addressEntries, describeAddressMap } from "./address-map.js";
+import { addressEntries, describeAddressMap } from "./address-map.js";
 import { CallbacksHandle } from "./callbacks.js";
-import type { CredentialsSource } from "./credentials.js";
+import type { RedlockOptions } from "./client-options.js";
 import {
   describeType,
   formatValue,
@@ -25,75 +26,7 @@ import {
   readValue,
 } from "./values.js";
 
-/** Options of a client. Times are in ms, rounded to whole numbers. */
-export interface RedlockOptions {
-  /** Prefix of every key. Default `lock:`. With an empty prefix the keys are shared with other libraries. */
-  keyPrefix?: string | undefined;
-  /** Timeout for the reply of one node, in ms. Default min(1,000, ttl / 5), or min(2,000, ttl / 5) with `fsync`. */
-  nodeTimeout?: number | undefined;
-  /** Timeout for connecting, in ms. Covers name lookup, TCP, TLS and login. Default 5,000. */
-  connectTimeout?: number | undefined;
-  /**
-   * Maximum time without replies from a quorum of nodes, in ms, for an acquire without a `wait`. It then rejects with
-   * `QuorumUnavailable`. Default 10,000.
-   *
-   * `null` sets no limit. While another client holds the lock, an acquire without a `wait` waits forever in any case.
-   */
-  unavailableAfter?: number | null | undefined;
-  /**
-   * With several nodes, a node that started more recently than this does not vote on new locks, and no TTL may exceed
-   * it.
-   *
-   * In ms, default 60,000 with several nodes, otherwise 0. 0 turns it off. Use the same value on every client.
-   */
-  restartGuard?: number | undefined;
-  /**
-   * Number of replicas that must confirm a grant or renewal (`WAIT`) before the vote of their node counts. Default 0.
-   */
-  minReplicas?: number | undefined;
-  /**
-   * Whether a grant or renewal must be on disk (`WAITAOF`) before it counts, which may take a second. Default false.
-   */
-  fsync?: boolean | undefined;
-  /**
-   * Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or its bytes. Default: those
-   * that Node.js trusts, with `NODE_EXTRA_CA_CERTS` and `--use-system-ca`.
-   */
-  tlsCa?: string | Uint8Array | undefined;
-  /** Client certificate, as the path of a PEM file or its bytes. Needs `tlsKey`. Default none. */
-  tlsCert?: string | Uint8Array | undefined;
-  /** Private key of `tlsCert`, as the path of a PEM file or its bytes. */
-  tlsKey?: string | Uint8Array | undefined;
-  /** Name that the servers' certificates must contain, also sent as SNI. Default: the URL's host. */
-  tlsServerName?: string | undefined;
-  /**
-   * Whether to verify the servers' certificates. Default true. With false the client accepts any server and sends it
-   * the password, so use it only in a network that you fully control.
-   */
-  tlsVerify?: boolean | undefined;
-  /** Connection name in the server's `CLIENT LIST` and log. No spaces. Default `redlock`. */
-  clientName?: string | undefined;
-  /**
-   * Label of the locks that set none, which other clients show as the holder. `true` writes the host and the process.
-   * Default none.
-   */
-  label?: string | boolean | undefined;
-  /**
-   * Callback, async or not, that returns a password or `{ username, password, lifetime }`. Default: the credentials in
-   * the URLs.
-   *
-   * It is called at each connect, and on an open connection before the `lifetime` (ms) ends.
-   */
-  credentials?: CredentialsSource | undefined;
-  /**
-   * Where to connect to servers of `redis+sentinel://` and `redis+cluster://` that announce other addresses, such as
-   * behind NAT or Docker. Default none.
-   *
-   * An object such as `{ "10.0.0.1:6379": "127.0.0.1:7001" }`, or a function `(host, port) => ({ host, port })`, async
-   * or not, which is called at each connect. Addresses in URLs stay as they are.
-   */
-  addressMap?: AddressMap | undefined;
-}
+export type { RedlockOptions } from "./client-options.js";
 
 /** Options of a lock. Times are in ms, rounded to whole numbers. */
 export interface LockOptions<Fencing extends boolean = boolean> {
@@ -149,11 +82,24 @@ export interface OnceOptions extends ReaderOptions {
   wait?: number | undefined;
 }
 
+/** Options of `leader`. Times are in ms, rounded to whole numbers. */
+export interface LeaderOptions<Fencing extends boolean = boolean>
+  extends Omit<LockOptions<Fencing>, "wait" | "renew" | "minHold" | "label"> {
+  /**
+   * Label of this candidate, which `current()` returns while it leads. 1 to 48 ASCII letters, digits or characters of
+   * `._@-`. Default: the client's, or else that of `true`, which is the host and the process.
+   */
+  label?: string | true | undefined;
+}
+
 /** Options of a reader. Times are in ms, rounded to whole numbers. */
 export type ReaderOptions = Omit<LockOptions<false>, "fencing" | "minHold">;
 
 /** Options of a side of a read/write lock, with the side. */
 export type SideOptions = LockOptions & { shared: boolean };
+
+/** Options of a candidate, with the mark that tells them from those of a lock. */
+export type CandidateOptions<Fencing extends boolean> = LeaderOptions<Fencing> & { leads: true };
 
 /** Options of `tryAcquire`. */
 export interface TryAcquireOptions {
@@ -186,10 +132,11 @@ function rulesOf(options: OptionRow[]): Rules {
 export const CLIENT = rulesOf(clientOptions());
 /** Options of `configure()`. */
 export const CONFIGURE: Rules = { ...CLIENT, replace: "boolean" };
-/** Options of `lock()`, `semaphore()` and `once()`. */
+/** Options of `lock()`, `semaphore()`, `once()` and `leader()`. */
 export const LOCK = rulesOf(lockOptions());
 export const SEMAPHORE = rulesOf(semaphoreOptions());
 export const ONCE = rulesOf(onceOptions());
+export const LEADER = rulesOf(leaderOptions());
 /** Options of `read()` and `write()`, with the side. */
 const SIDE = rulesOf(sideOptions(false));
 const { shared: _, ...READER }: Rules = rulesOf(sideOptions(true));
@@ -200,6 +147,7 @@ export const ANY_LOCK: Rules = { ...SIDE, ...SEMAPHORE, ...ONCE };
 export function rulesFor(options: object): Rules {
   if ("limit" in options) return SEMAPHORE;
   if ("remember" in options) return ONCE;
+  if ("leads" in options) return LEADER;
   return "shared" in options ? SIDE : LOCK;
 }
 /** Options of `acquire()` and `tryAcquire()`. */
@@ -288,6 +236,13 @@ export function checkOnce(given: OnceOptions): OnceOptions {
   const options = checkOptions(given, ONCE, "once()");
   if (options.remember !== undefined) return options;
   throw new InvalidOption("once(): remember is missing, in ms. Pass { remember: 86_400_000 }");
+}
+
+/** Checks the options of a candidate. */
+export function checkLeader<Fencing extends boolean>(
+  given: LeaderOptions<Fencing> | undefined,
+): CandidateOptions<Fencing> {
+  return { ...checkOptions(given ?? {}, LEADER, "leader()"), leads: true };
 }
 
 /** Checks the options of a side of a read/write lock. */

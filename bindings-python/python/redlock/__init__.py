@@ -16,15 +16,18 @@ from redlock import _interpreter as _interpreter
 # never imports. Ctrl-C or a missing file could end an import.
 from redlock import _asyncio as _asyncio
 from redlock import _client as _client
+from redlock import _leader as _leader
 from redlock import _log as _log
 from redlock import _once as _once
 from redlock._native import (
+    AsyncLeader,
     AsyncLease,
     AsyncLock,
     AsyncOnce,
     AsyncRedlock,
     AsyncRwLock,
     Inspection,
+    Leader,
     Lease,
     Lock,
     NodeInspection,
@@ -35,6 +38,7 @@ from redlock._native import (
     RwLock,
     Stats,
     configure,
+    leader,
     lock,
     once,
     rwlock,
@@ -54,6 +58,7 @@ from redlock.errors import (
 )
 
 __all__ = [
+    "AsyncLeader",
     "AsyncLease",
     "AsyncLock",
     "AsyncOnce",
@@ -62,6 +67,7 @@ __all__ = [
     "ClientClosed",
     "Inspection",
     "InvalidOption",
+    "Leader",
     "Lease",
     "Lock",
     "LockError",
@@ -79,6 +85,7 @@ __all__ = [
     "Stats",
     "Unsupported",
     "configure",
+    "leader",
     "lock",
     "once",
     "rwlock",

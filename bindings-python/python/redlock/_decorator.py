@@ -77,6 +77,14 @@ def is_coroutine_function(function: Any, *, only_async: bool) -> bool:
     return is_coroutine
 
 
+def check_body(function: Any, instead: str, *, is_async: bool) -> None:
+    """Rejects what `run` cannot call. `instead` tells what to use for coroutine functions."""
+    if not callable(function):
+        raise TypeError(f"{function!r} is not a function: pass one, and then its arguments")
+    if is_coroutine_function(function, only_async=is_async) and not is_async:
+        raise TypeError(f"{function!r} is an 'async def'. {instead}")
+
+
 def finished(function: Any, result: Any) -> Any:
     """Returns the result of a function, which must not be an awaitable: the lease ends before it is awaited."""
     result = _no_generator(function, result)

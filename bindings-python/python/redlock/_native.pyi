@@ -18,12 +18,102 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_step_memory", "_step_memory_later", "_swap_default", "configure", "lock", "once", "rwlock", "semaphore"]
+__all__ = ["__version__", "AsyncLeader", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Leader", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_leader", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_step_memory", "_step_memory_later", "_swap_default", "configure", "leader", "lock", "once", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """
 The package's version, which is that of the crate and of the npm package.
 """
+
+@final
+class AsyncLeader:
+    """
+    A candidate of an election, of which at most one leads at a time, over all clients. For asyncio, trio and anyio.
+
+    `run` campaigns, awaits a coroutine function while it leads, and campaigns again after a loss. `async with leader as
+    lease:` leads for one term, until the block ends.
+
+        >>> async with redlock.AsyncRedlock("memory://") as client:
+        ...     async with client.leader("scheduler", label="web-3") as lease:
+        ...         await client.leader("scheduler").current()
+        'web-3'
+    """
+    async def run(self, function: collections.abc.Callable[typing.Concatenate[AsyncLease, _P], collections.abc.Coroutine[typing.Any, typing.Any, _R]], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """
+        Campaigns until it leads, awaits the function with the lease, and resigns when the function returns.
+
+        A loss of the lease cancels the function. When it has ended, the next campaign begins. A cancellation of the
+        caller ends the campaign, or cancels the function and resigns.
+
+        Args:
+            function: The coroutine function to call. It receives the lease of the term, and then these arguments.
+            *args: Its further arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            The result of the function.
+
+        Raises:
+            ClientClosed: The client was closed.
+            QuorumUnavailable: The servers refuse the login or the commands. Other outages do not end a campaign.
+            Unsupported: A server lacks what an option of the client needs.
+            TypeError: The function is not a coroutine function, or returns an awaitable or a generator.
+
+        Example:
+            >>> async def schedule(lease, job):
+            ...     return f"{job} done"
+            >>> await client.as_async().leader("scheduler").run(schedule, "report")
+            'report done'
+        """
+    async def current(self) -> str | None:
+        """
+        Asks the nodes for the leader.
+
+        Returns:
+            Its label, or None if there is none. It may be outdated when you read it. The label is empty if a client
+            holds a plain lock of this name without a label.
+
+        Raises:
+            QuorumUnavailable: Fewer nodes than a quorum replied within `node_timeout`.
+            ClientClosed: The client was closed.
+
+        Example:
+            >>> print(await client.as_async().leader("scheduler").current())
+            None
+        """
+    async def __aenter__(self) -> AsyncLease: ...
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None: ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> AsyncLeader: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _lock(self, /) -> Lock:
+        """
+        The lock under which the body runs.
+        """
+    def as_sync(self, /) -> Leader:
+        """
+        Returns the blocking form of this candidate.
+
+            >>> client.as_async().leader("scheduler").as_sync()
+            <redlock.Leader scheduler>
+        """
+    @property
+    def is_leading(self, /) -> bool:
+        """
+        Whether this candidate leads at this moment. Does not contact a server.
+
+            >>> client.as_async().leader("scheduler").is_leading
+            False
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key.
+
+            >>> client.as_async().leader("scheduler").key
+            'lock:scheduler'
+        """
 
 @final
 class AsyncLease:
@@ -455,7 +545,7 @@ class AsyncOnce:
     @property
     def _lock(self, /) -> Lock:
         """
-        The lock, whose keys are the memory.
+        The lock under which the body runs.
         """
     @property
     def key(self, /) -> str:
@@ -689,6 +779,29 @@ class AsyncRedlock:
             Traceback (most recent call last):
             redlock.ClientClosed: lock:job: the client is closed
         """
+    def leader(self, /, name: "str", *, ttl: "float | datetime.timedelta | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> AsyncLeader:
+        """
+        Describes a candidate of an election, of which at most one leads at a time. Nothing is sent.
+
+        A leader holds the lock of this name. A campaign has no time limit and survives outages.
+
+        - ttl: Time in seconds after which another candidate takes over from a process that died. The lease is renewed
+          while it leads. Minimum 0.1, default 10.
+        - max_hold: Maximum time in seconds of a term. The lease is then lost, and the next campaign may win again.
+          Default None, which sets no limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - fencing: Whether each term has a fencing token, available as `lease.fencing_token`. Default False.
+        - label: Label of this candidate, which `current` returns while it leads. 1 to 48 ASCII letters, digits or
+          characters of `._@-`. True writes the host and the process. Default the client's, else True.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> async def schedule(lease): return lease.held
+            >>> async with redlock.AsyncRedlock("memory://") as client:
+            ...     await client.leader("scheduler").run(schedule)
+            True
+        """
     def leases(self, /) -> list[AsyncLease]:
         """
         Returns the leases that this client holds now.
@@ -742,24 +855,22 @@ class AsyncRedlock:
         """
         Describes a function that runs once in the time `remember`, over all clients. Nothing is sent.
 
-        It runs under the lock of this name, whose key is kept after a success. A function that raises and a
-        process that dies leave no memory, so the next call runs it again. Do not use the same name for a lock.
-        For a decorator, the name may contain parameters of the decorated function in braces.
+        It runs under the lock of this name, whose key is kept after a success. A function that raises and a process
+        that dies leave no memory, so the next call runs it again. Do not use the same name for a lock. For a
+        decorator, the name may contain parameters of the decorated function in braces.
 
-        - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start.
-          Required.
-        - ttl: Time in seconds until the run of a process that died may be repeated. The lease is renewed while
-          the function runs. Minimum 0.1, default 10.
+        - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start. Required.
+        - ttl: Time in seconds until the run of a process that died may be repeated. The lease is renewed while the
+          function runs. Minimum 0.1, default 10.
         - wait: Maximum time in seconds to wait while another caller runs the function, and for failed nodes.
           Default 0, which raises LockTimeout at once.
         - renew: Whether to renew the lease every third of the ttl. Default True.
-        - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets
-          no limit.
-        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl /
-          5), with `fsync` min(2, ttl / 5).
+        - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets no
+          limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
         - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
-          digits or characters of `._@-`. True writes the host and the process, False none. Default the
-          client's.
+          digits or characters of `._@-`. True writes the host and the process, False none. Default the client's.
 
         Raises InvalidOption for an invalid value.
 
@@ -975,6 +1086,94 @@ class Inspection:
     def taken(self, /) -> int:
         """
         How many permits of a semaphore are not free. For a lock, how many of its keys.
+        """
+
+@final
+class Leader:
+    """
+    A candidate of an election, of which at most one leads at a time, over all clients.
+
+    `run` campaigns, calls a function while it leads, and campaigns again after a loss. `with leader as lease:` leads
+    for one term, until the block ends.
+
+        >>> leader = client.leader("scheduler", label="web-3")
+        >>> leader.run(lambda lease: (leader.is_leading, leader.current()))
+        (True, 'web-3')
+        >>> leader.is_leading, leader.current()
+        (False, None)
+    """
+    def run(self, function: collections.abc.Callable[typing.Concatenate[Lease, _P], _R], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """
+        Campaigns until it leads, calls the function with the lease, and resigns when the function returns.
+
+        A loss of the lease does not interrupt the function. It can check `lease.held` or call `lease.ensure_held()`,
+        and a function with `lease.on_lost` is notified. If the lease was lost before the function ended, its result is
+        dropped, and the next campaign begins. So it does if the function raised the LockLost of its lease.
+
+        Args:
+            function: The function to call. It receives the lease of the term, and then these arguments.
+            *args: Its further arguments.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            The result of the function.
+
+        Raises:
+            ClientClosed: The client was closed.
+            QuorumUnavailable: The servers refuse the login or the commands. Other outages do not end a campaign.
+            Unsupported: A server lacks what an option of the client needs.
+            TypeError: The function is a coroutine function or a generator, or returns an awaitable.
+
+        Example:
+            >>> def schedule(lease, job):
+            ...     lease.ensure_held()
+            ...     return f"{job} done"
+            >>> client.leader("scheduler").run(schedule, "report")
+            'report done'
+        """
+    def __enter__(self, /) -> Lease: ...
+    def __exit__(self, /, kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None": ...
+    def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Leader: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
+    def __repr__(self, /) -> str: ...
+    @property
+    def _lock(self, /) -> Lock:
+        """
+        The lock under which the body runs.
+        """
+    def as_async(self, /) -> AsyncLeader:
+        """
+        Returns the asynchronous form of this candidate, whose methods are awaited.
+
+            >>> client.leader("scheduler").as_async()
+            <redlock.AsyncLeader scheduler>
+        """
+    def current(self, /) -> str | None:
+        """
+        Asks the nodes for the leader, and returns its label, or None if there is none. It may be outdated on return.
+
+        The label is empty if a client holds a plain lock of this name without a label. Raises QuorumUnavailable if
+        fewer nodes than a quorum replied within `node_timeout`.
+
+            >>> with client.leader("scheduler", label="web-3"):
+            ...     client.leader("scheduler").current()
+            'web-3'
+        """
+    @property
+    def is_leading(self, /) -> bool:
+        """
+        Whether this candidate leads at this moment. Does not contact a server.
+
+            >>> client.leader("scheduler").is_leading
+            False
+        """
+    @property
+    def key(self, /) -> str:
+        """
+        The Redis key.
+
+            >>> client.leader("scheduler").key
+            'lock:scheduler'
         """
 
 @final
@@ -1217,9 +1416,9 @@ class Lock:
     def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
-    def _acquire_once(self, /, site: "tuple[types.CodeType, int]") -> "Lease | None":
+    def _acquire(self, /, site: "tuple[types.CodeType, int]") -> "Lease | None":
         """
-        Acquires the lock to run a function once, for the code at `site`. Returns None if a run is remembered.
+        Acquires the lock for a body, for the code at `site`. Returns None if a run is remembered.
         """
     def _attach(self, /, site: "tuple[types.CodeType, int]", token: "str") -> "collections.abc.Awaitable[AsyncLease]":
         """
@@ -1232,6 +1431,10 @@ class Lock:
     def _begin_once(self, /, site: "tuple[types.CodeType, int]") -> _Acquire:
         """
         Begins an acquire that tries once, for the code at `site`.
+        """
+    def _current_leader(self, /) -> "collections.abc.Awaitable[str | None]":
+        """
+        Sends the commands of `current`.
         """
     def _default(self, /) -> "tuple[typing.Any, ...]":
         """
@@ -1537,7 +1740,7 @@ class Once:
     @property
     def _lock(self, /) -> Lock:
         """
-        The lock, whose keys are the memory.
+        The lock under which the body runs.
         """
     @property
     def key(self, /) -> str:
@@ -1735,6 +1938,28 @@ class Redlock:
             >>> client.force_release("job")
             True
         """
+    def leader(self, /, name: "str", *, ttl: "float | datetime.timedelta | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> Leader:
+        """
+        Describes a candidate of an election, of which at most one leads at a time. Nothing is sent.
+
+        A leader holds the lock of this name. A campaign has no time limit and survives outages.
+
+        - ttl: Time in seconds after which another candidate takes over from a process that died. The lease is renewed
+          while it leads. Minimum 0.1, default 10.
+        - max_hold: Maximum time in seconds of a term. The lease is then lost, and the next campaign may win again.
+          Default None, which sets no limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
+        - fencing: Whether each term has a fencing token, available as `lease.fencing_token`. Default False.
+        - label: Label of this candidate, which `current` returns while it leads. 1 to 48 ASCII letters, digits or
+          characters of `._@-`. True writes the host and the process. Default the client's, else True.
+
+        Raises InvalidOption for an invalid value.
+
+            >>> with client.leader("scheduler", ttl=10) as lease:
+            ...     lease.held
+            True
+        """
     def leases(self, /) -> list[Lease]:
         """
         The leases that this client holds now.
@@ -1786,24 +2011,22 @@ class Redlock:
         """
         Describes a function that runs once in the time `remember`, over all clients. Nothing is sent.
 
-        It runs under the lock of this name, whose key is kept after a success. A function that raises and a
-        process that dies leave no memory, so the next call runs it again. Do not use the same name for a lock.
-        For a decorator, the name may contain parameters of the decorated function in braces.
+        It runs under the lock of this name, whose key is kept after a success. A function that raises and a process
+        that dies leave no memory, so the next call runs it again. Do not use the same name for a lock. For a
+        decorator, the name may contain parameters of the decorated function in braces.
 
-        - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start.
-          Required.
-        - ttl: Time in seconds until the run of a process that died may be repeated. The lease is renewed while
-          the function runs. Minimum 0.1, default 10.
+        - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start. Required.
+        - ttl: Time in seconds until the run of a process that died may be repeated. The lease is renewed while the
+          function runs. Minimum 0.1, default 10.
         - wait: Maximum time in seconds to wait while another caller runs the function, and for failed nodes.
           Default 0, which raises LockTimeout at once.
         - renew: Whether to renew the lease every third of the ttl. Default True.
-        - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets
-          no limit.
-        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl /
-          5), with `fsync` min(2, ttl / 5).
+        - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets no
+          limit.
+        - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+          with `fsync` min(2, ttl / 5).
         - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
-          digits or characters of `._@-`. True writes the host and the process, False none. Default the
-          client's.
+          digits or characters of `._@-`. True writes the host and the process, False none. Default the client's.
 
         Raises InvalidOption for an invalid value.
 
@@ -2160,6 +2383,11 @@ def _fail_memory(name: "str", down: "bool") -> "None":
     Makes the node `memory://name` fail every command, or reply again.
     """
 
+def _leader(lock: "Lock") -> "Leader":
+    """
+    Returns the candidate of a pickle, whose lock this is.
+    """
+
 def _lock(client: "Redlock | None", names: "typing.Any", options: "dict[str, typing.Any]", default: "tuple[typing.Any, ...]") -> Lock:
     """
     Returns the lock of a pickle. Without a client, it is a lock of the default client.
@@ -2232,6 +2460,30 @@ def configure(nodes: "str | list[str] | tuple[str, ...]", *, replace: "bool | No
         >>> client = redlock.configure(["memory://"], replace=True)
         >>> redlock.lock("job").inspect().nodes[0].url
         'memory://'
+    """
+
+def leader(name: "str", *, ttl: "float | datetime.timedelta | None" = None, max_hold: "float | datetime.timedelta | None" = None, node_timeout: "float | datetime.timedelta | None" = None, fencing: "bool | None" = None, label: "str | bool | None" = None) -> Leader:
+    """
+    Describes a candidate of an election, of which at most one leads at a time. Nothing is sent.
+
+    A leader holds the lock of this name. A campaign has no time limit and survives outages.
+
+    Each call looks up the default client, which `configure` sets.
+
+    - ttl: Time in seconds after which another candidate takes over from a process that died. The lease is renewed
+      while it leads. Minimum 0.1, default 10.
+    - max_hold: Maximum time in seconds of a term. The lease is then lost, and the next campaign may win again.
+      Default None, which sets no limit.
+    - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
+      with `fsync` min(2, ttl / 5).
+    - fencing: Whether each term has a fencing token, available as `lease.fencing_token`. Default False.
+    - label: Label of this candidate, which `current` returns while it leads. 1 to 48 ASCII letters, digits or
+      characters of `._@-`. True writes the host and the process. Default the client's, else True.
+
+    Raises InvalidOption for an invalid value.
+
+        >>> redlock.leader("scheduler").run(lambda lease: "led")
+        'led'
     """
 
 @typing.overload

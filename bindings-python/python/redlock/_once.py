@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 else:
     _AsyncOnce = _Once = object
 
+#: For a warning.
+_IN_A_LOOP = (
+    "'await client.once(...).run(...)' of an AsyncRedlock, or '@once' over an 'async def'"
+)
+
 
 def _run(
     lock: "_Lock",
@@ -33,7 +38,7 @@ def _run(
     call: "tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]",
 ) -> "tuple[bool, Any]":
     """Runs a plain function. Returns whether it ran, and its result."""
-    lease = lock._acquire_once(site)
+    lease = lock._acquire(site, _IN_A_LOOP)
     if lease is None:
         return False, None
     with lease:
@@ -65,12 +70,9 @@ async def _value(run: "Coroutine[Any, Any, tuple[bool, Any]]") -> "Any":
 
 def _begin(lock: "_Lock", is_async: bool, function: "Any", args: "Any", kwargs: "Any") -> "Any":
     """Runs a function for the caller of `run`."""
-    from redlock._decorator import is_coroutine_function
+    from redlock._decorator import check_body
 
-    if not callable(function):
-        raise TypeError(f"{function!r} is not a function: pass one, and then its arguments")
-    if is_coroutine_function(function, only_async=is_async) and not is_async:
-        raise TypeError(f"{function!r} is an 'async def'. Use once() of as_async() of the client")
+    check_body(function, "Use once() of as_async() of the client", is_async=is_async)
     frame = sys._getframe(2)
     run: Any = _run_coroutine if is_async else _run
     return run(lock, (frame.f_code, frame.f_lasti), (function, args, kwargs))

@@ -166,7 +166,7 @@ impl Lock {
         }
     }
 
-    fn __enter__(slf: &Bound<'_, Self>) -> PyResult<Py<Lease>> {
+    pub(crate) fn __enter__(slf: &Bound<'_, Self>) -> PyResult<Py<Lease>> {
         let (py, lock) = (slf.py(), slf.get());
         let frame = call_site::frame(py)?;
         // Registered first, because a signal handler may run before an ExitStack has registered the exit.
@@ -181,7 +181,7 @@ impl Lock {
     }
 
     #[pyo3(signature = (kind: "type[BaseException] | None", error: "BaseException | None", trace: "types.TracebackType | None") -> "None")]
-    fn __exit__(
+    pub(crate) fn __exit__(
         &self,
         py: Python<'_>,
         kind: &Bound<'_, PyAny>,

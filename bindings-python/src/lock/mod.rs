@@ -140,7 +140,7 @@ impl Lock {
     }
 
     /// Returns the current client, and the lock of that client.
-    fn core(&self, py: Python<'_>) -> PyResult<(Numbered, Arc<redlock::Lock>)> {
+    pub(crate) fn core(&self, py: Python<'_>) -> PyResult<(Numbered, Arc<redlock::Lock>)> {
         let names = self.fixed_names()?;
         if self.default.is_some() {
             return Err(invalid(

@@ -311,7 +311,8 @@ impl<'a> Attempt<'a> {
     /// behind it wait for the same holder.
     fn log_held(&mut self, ticket: &Ticket) {
         let waited = self.deadline.waited();
-        let is_wanted = !self.deadline.has_wait() && !self.last.is_unavailable();
+        let is_endless = !self.deadline.has_wait() && !self.request.options.is_leader();
+        let is_wanted = is_endless && !self.last.is_unavailable();
         if !is_wanted || !self.log.is_due(waited) || !ticket.is_first() {
             return;
         }

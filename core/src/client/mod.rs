@@ -6,6 +6,7 @@
 //! of each node sends the pending deletes (`node_task/reconnect.rs`), and ends.
 
 mod blocking;
+mod bodies;
 pub(crate) mod builder;
 mod shutdown;
 
@@ -21,7 +22,7 @@ use crate::engine::Engine;
 use crate::engine::running::add_to;
 use crate::error::{Error, Result};
 use crate::lease::LeaseHandle;
-use crate::lock::{Lock, Names, Once, Ping, RwLock};
+use crate::lock::{Lock, Names, Ping, RwLock};
 use crate::node::ConnectionInfo;
 use crate::options::Address;
 use crate::options::client::Settings;
@@ -191,33 +192,6 @@ impl Redlock {
     /// ```
     pub fn rwlock(&self, name: impl Into<Names>) -> RwLock {
         RwLock::new(&self.0, name.into())
-    }
-
-    /// Describes a run that happens once in the time `remember`, counted from its start. Sends nothing.
-    ///
-    /// [`Once::run`] runs a body under the lock of this name, and keeps its key after a success. A body that fails and
-    /// a process that dies leave no memory, so the next call runs it again.
-    ///
-    /// Use it for jobs and callbacks that may arrive several times. Do not use the same name for a lock.
-    ///
-    /// # Errors
-    ///
-    /// The first use returns `Invalid` if `remember` is zero, or for several names.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
-    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
-    /// # use std::time::Duration;
-    /// let day = Duration::from_secs(86_400);
-    /// let charge = || client.once("payment:42", day).run(async |_| Ok::<_, redlock::Error>("charged"));
-    /// assert_eq!(charge().await?, Some("charged"));
-    /// assert_eq!(charge().await?, None); // ran before
-    /// # Ok(()) }
-    /// ```
-    pub fn once(&self, name: impl Into<Names>, remember: Duration) -> Once {
-        Once::new(&self.0, name.into(), remember)
     }
 
     pub(crate) fn lock_with(&self, names: Vec<String>, options: Options) -> Lock {

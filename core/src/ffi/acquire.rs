@@ -148,6 +148,18 @@ pub fn release(
     lease.release_after(completed)
 }
 
+/// Whether a lease of this lock of a leader is held, which another lock of the client did not acquire.
+pub fn is_leading(lock: &Lock) -> bool {
+    lock.is_held()
+}
+
+/// The label of the current leader, which is empty if it has none, or `None` without a leader.
+pub fn current_leader(
+    lock: &Lock,
+) -> impl Future<Output = Result<Option<String>>> + Send + 'static + use<> {
+    lock.leader()
+}
+
 /// The `ttl` option of a lock, with which its leases begin.
 pub fn own_ttl(lock: &Lock) -> Duration {
     lock.options().ttl

@@ -13,8 +13,8 @@ mod driver;
 mod options;
 
 pub use acquire::{
-    Acquire, acquired_at, advice, call_site, extend, fence, held_by, identity, note_call_site,
-    note_owner, own_part, own_ttl, release, shared_by, undo,
+    Acquire, acquired_at, advice, call_site, current_leader, extend, fence, held_by, identity,
+    is_leading, note_call_site, note_owner, own_part, own_ttl, release, shared_by, undo,
 };
 pub use args::{
     Args, ClientArgs, LockArgs, check_lock, check_names, client, client_trusting, instead_of,

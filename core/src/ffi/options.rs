@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::node::address_map::AddressMapOption;
 use crate::node::credentials::Ask;
 use crate::node::{LabelOption, Pem};
-use crate::options::lock::{KeptAfter, Options, Unit};
+use crate::options::lock::{Options, Purpose, Unit};
 use crate::primitive::{Kind as LockKind, Side};
 use crate::text::spelled;
 
@@ -145,7 +145,7 @@ pub const SEMAPHORE_OPTIONS: &[Row<Options>] = &[
 pub const ONCE_OPTIONS: &[Row<Options>] = &[Row {
     name: "remember",
     kind: Kind::Time(|options, remember| {
-        options.kept_after = KeptAfter::Success;
+        options.purpose = Purpose::Once;
         options.min_hold = remember;
     }),
     default: "none, it is required",
@@ -164,9 +164,20 @@ const SIDE_OPTIONS: &[Row<Options>] = &[Row {
     about: "whether other readers may have the lock at the same time",
 }];
 
+/// The option of an election, which also has most of those of a lock. Bindings set it, not programs.
+const LEADER_OPTIONS: &[Row<Options>] = &[Row {
+    name: "leads",
+    kind: Kind::Switch(|options, leads| {
+        options.purpose = if leads { Purpose::Leader } else { Purpose::Section };
+    }),
+    default: "none, it is required",
+    rule: "",
+    about: "whether the lock elects a leader",
+}];
+
 /// The tables with the options of all primitives.
 pub(super) const LOCK_TABLES: &[&[Row<Options>]] =
-    &[SIDE_OPTIONS, SEMAPHORE_OPTIONS, ONCE_OPTIONS, LOCK_OPTIONS];
+    &[SIDE_OPTIONS, LEADER_OPTIONS, SEMAPHORE_OPTIONS, ONCE_OPTIONS, LOCK_OPTIONS];
 
 /// What a function of a binding describes, which decides on its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +188,8 @@ pub enum Described {
     Semaphore,
     /// A run that happens once, which has `remember`.
     Once,
+    /// An election, which `leads`.
+    Leader,
     /// A side of a read/write lock, which is `shared` or not.
     Side {
         /// Whether it is the side of readers.
@@ -185,14 +198,37 @@ pub enum Described {
 }
 
 impl Described {
-    /// Returns what has these options. `shared` is the value of that option.
-    pub fn of(shared: Option<bool>, has_limit: bool, has_remember: bool) -> Self {
-        match shared {
-            Some(shared) => Self::Side { shared },
-            None if has_limit => Self::Semaphore,
-            None if has_remember => Self::Once,
-            None => Self::Lock,
+    /// Returns what has these options. `shared` is the value of that option, and `has` tells whether there is another.
+    ///
+    /// # Errors
+    ///
+    /// The first one of `has`.
+    pub fn of<E>(shared: Option<bool>, has: impl Fn(&str) -> Result<bool, E>) -> Result<Self, E> {
+        if let Some(shared) = shared {
+            return Ok(Self::Side { shared });
         }
+        for (option, described) in
+            [("limit", Self::Semaphore), ("remember", Self::Once), ("leads", Self::Leader)]
+        {
+            if has(option)? {
+                return Ok(described);
+            }
+        }
+        Ok(Self::Lock)
+    }
+
+    /// The option that a binding sets for it, and programs do not pass.
+    pub fn mark(self) -> Option<(&'static str, bool)> {
+        match self {
+            Self::Side { shared } => Some(("shared", shared)),
+            Self::Leader => Some(("leads", true)),
+            Self::Lock | Self::Semaphore | Self::Once => None,
+        }
+    }
+
+    /// Returns the rows of the options that programs pass.
+    pub fn options(self) -> impl Iterator<Item = &'static Row<Options>> {
+        self.rows().filter(move |row| self.mark().is_none_or(|(mark, _)| row.name != mark))
     }
 
     /// Returns the rows of its options.
@@ -201,6 +237,7 @@ impl Described {
             Self::Lock => (&[], &[]),
             Self::Semaphore => (SEMAPHORE_OPTIONS, &["fencing"]),
             Self::Once => (ONCE_OPTIONS, &["min_hold", "fencing"]),
+            Self::Leader => (LEADER_OPTIONS, &["wait", "renew", "min_hold"]),
             Self::Side { shared: true } => (SIDE_OPTIONS, &["fencing", "min_hold"]),
             Self::Side { shared: false } => (SIDE_OPTIONS, &[]),
         };

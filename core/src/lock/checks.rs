@@ -26,10 +26,11 @@ pub(super) fn checked(
     check_keys(names, keys)?;
     let about = |error: Error| error.about(&keys.join(", "));
     options.check(guard).map_err(about)?;
-    if options.is_once() && keys.len() != 1 {
-        let text = "a run of once() has one name";
-        let text = format!("{text} (got {}). Use one once() per name", keys.len());
-        return Err(about(Error::invalid(text)));
+    if let Some((call, what)) = options.of_one_name()
+        && keys.len() != 1
+    {
+        let text = format!("{what} of {call} has one name (got {})", keys.len());
+        return Err(about(Error::invalid(format!("{text}. Use one {call} per name"))));
     }
     let (identity, primitive) = primitive(keys, &options).map_err(about)?;
     Ok(Request { identity, primitive, options, guard, doubt: None })

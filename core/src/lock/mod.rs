@@ -2,6 +2,7 @@
 
 mod calls;
 mod checks;
+mod leader;
 mod once;
 mod own;
 mod rwlock;
@@ -28,6 +29,7 @@ use checks::{check_keys, checked, primitive};
 
 pub use crate::engine::{Inspection, NodeInspection, NodePing, Ping};
 pub use crate::options::names::Names;
+pub use leader::Leader;
 pub use once::Once;
 pub use rwlock::RwLock;
 
@@ -286,8 +288,7 @@ impl Lock {
     /// How long an acquire waits, both for another owner and for failed nodes. Zero tries once.
     ///
     /// Default `None`, which waits for another owner forever, and for failed nodes for
-    /// [`unavailable_after`](crate::Builder::unavailable_after). If `None` is set, as for a leader, a long hold logs no
-    /// warning.
+    /// [`unavailable_after`](crate::Builder::unavailable_after). If `None` is set, a long hold logs no warning.
     pub fn wait(mut self, wait: impl Into<Option<Duration>>) -> Self {
         self.change().wait = Some(wait.into());
         self

@@ -9,7 +9,7 @@ use super::{Lock, Names};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::lease::{Lease, LeaseHandle};
-use crate::options::lock::{KeptAfter, Options};
+use crate::options::lock::{Options, Purpose};
 use crate::text::shown;
 
 /// A run that happens once in a given time, over all clients.
@@ -36,8 +36,8 @@ pub struct Once {
 impl Once {
     /// Makes a run. Its rules are checked at the first use.
     pub(crate) fn new(engine: &Arc<Engine>, names: Names, remember: Duration) -> Self {
-        let kept_after = KeptAfter::Success;
-        let options = Options { kept_after, min_hold: remember, ..Options::default() };
+        let purpose = Purpose::Once;
+        let options = Options { purpose, min_hold: remember, ..Options::default() };
         Self { lock: Lock::new(engine, names, options) }
     }
 

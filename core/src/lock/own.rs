@@ -1,7 +1,10 @@
 //! The leases of this client on a lock, for which another caller of the client may wait.
 
+use std::sync::Arc;
+
 use crate::lease::LeaseHandle;
 use crate::lock::Lock;
+use crate::options::lock::Request;
 use crate::primitive::Kind;
 
 impl Lock {
@@ -15,6 +18,14 @@ impl Lock {
         let held: Vec<_> = registry.held(keys).collect();
         let on = held.into_iter().flat_map(|at| registry.on(&keys[at]));
         on.filter(|state| state.is_held()).map(LeaseHandle).collect()
+    }
+
+    /// Whether one of this lock's own leases is held. Another lock of the client may have acquired the others.
+    pub(crate) fn is_held(&self) -> bool {
+        let ours = |request: &Arc<Request>| {
+            self.held().iter().any(|lease| Arc::ptr_eq(&lease.0.request, request))
+        };
+        self.request().is_ok_and(|request| ours(&request))
     }
 
     /// Whether an acquire of this lock waits for one of these, which are some of [`Self::held`].

@@ -173,9 +173,16 @@ impl Config {
     /// Sets the options that the lock does not override.
     pub(crate) fn complete(&self, options: &mut Options) {
         options.node_timeout = options.node_timeout.or(self.node_timeout);
-        options.label = options.label.take().or_else(|| self.label.clone());
+        let label = self.label.clone();
+        // A leader has a name, and an outage does not end its campaign.
+        let (label, unavailable_after) = if options.is_leader() {
+            (label.filter(|label| *label != LabelOption::Off).or(Some(LabelOption::Host)), None)
+        } else {
+            (label, self.unavailable_after)
+        };
+        options.label = options.label.take().or(label);
         options.fsync = self.durability.fsync;
-        options.unavailable_after = self.unavailable_after;
+        options.unavailable_after = unavailable_after;
     }
 
     pub(crate) fn is_clustered(&self) -> bool {

@@ -97,16 +97,14 @@ impl Unit {
 pub struct Options {
     pub(crate) ttl: Duration,
     /// How long an acquire waits. `None` is the default, which waits forever for another owner, and for failed nodes by
-    /// `unavailable_after`. A run of `once` tries once. `Some(None)` waits forever because the program chose it, as one
-    /// that waits to become the leader.
+    /// `unavailable_after`. A run of `once` tries once. `Some(None)` waits forever because the program chose it.
     pub(crate) wait: Option<Option<Duration>>,
     /// Whether to renew the lease at a third of its TTL until it is released.
     pub(crate) renew: bool,
     pub(crate) max_hold: Option<Duration>,
     /// How long the keys stay after the acquire, even if the lease is released earlier. Zero disables it.
     pub(crate) min_hold: Duration,
-    /// After what `min_hold` keeps the keys.
-    pub(crate) kept_after: KeptAfter,
+    pub(crate) purpose: Purpose,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) fencing: bool,
     /// Whether every grant waits for a disk, so that votes take longer.
@@ -124,13 +122,15 @@ pub struct Options {
     pub(crate) unit: Unit,
 }
 
-/// After what the keys of a lease are kept until the end of `min_hold`.
+/// What a lock is for, which decides on defaults, on what is logged, and on when `min_hold` keeps the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeptAfter {
-    /// Every release.
-    Release,
-    /// A release at the end of a body that succeeded. It runs once in the time `min_hold`.
-    Success,
+pub(crate) enum Purpose {
+    /// A section of the program. Every release keeps the keys.
+    Section,
+    /// A body that runs once in the time `min_hold`. Only a release at the end of a body that succeeded keeps the keys.
+    Once,
+    /// The leader of an election. Long holds and long waits are normal, and a campaign survives outages.
+    Leader,
 }
 
 impl Default for Options {
@@ -141,7 +141,7 @@ impl Default for Options {
             renew: true,
             max_hold: None,
             min_hold: Duration::ZERO,
-            kept_after: KeptAfter::Release,
+            purpose: Purpose::Section,
             node_timeout: None,
             fencing: false,
             fsync: false,
@@ -155,6 +155,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The options of an election.
+    pub(crate) fn of_leader() -> Self {
+        Self { purpose: Purpose::Leader, ..Self::default() }
+    }
+
     /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(2 s, ttl / 5) with `fsync`.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
@@ -173,7 +178,21 @@ impl Options {
 
     /// Whether the lock runs a body once, so that an acquire ends when it finds kept keys.
     pub(crate) fn is_once(&self) -> bool {
-        self.kept_after == KeptAfter::Success
+        self.purpose == Purpose::Once
+    }
+
+    /// Whether the lock elects a leader.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.purpose == Purpose::Leader
+    }
+
+    /// The function that describes the lock, if that takes one name only, and what it describes.
+    pub(crate) fn of_one_name(&self) -> Option<(&'static str, &'static str)> {
+        match self.purpose {
+            Purpose::Section => None,
+            Purpose::Once => Some(("once()", "a run")),
+            Purpose::Leader => Some(("leader()", "an election")),
+        }
     }
 
     /// The name of `min_hold` in messages.
@@ -181,9 +200,10 @@ impl Options {
         if self.is_once() { "remember" } else { "min_hold" }
     }
 
-    /// Whether the lock may be held for long on purpose: its hold time is limited, or it belongs to a leader.
+    /// Whether the lock may be held for long on purpose: its hold time is limited, or it belongs to a leader. Before
+    /// there was `leader`, programs elected one by an endless wait.
     pub(crate) fn may_be_held_long(&self) -> bool {
-        self.max_hold.is_some() || self.wait == Some(None)
+        self.is_leader() || self.max_hold.is_some() || self.wait == Some(None)
     }
 
     /// What to change so that an acquire does not fail after `unavailable_after`.
@@ -233,6 +253,12 @@ impl Options {
             return Err(Error::invalid(text));
         }
         self.label.as_ref().map_or(Ok(()), LabelOption::check)?;
+        if self.is_leader() && self.label == Some(LabelOption::Off) {
+            return Err(Error::invalid(
+                "the label of a leader must not be off, because current() shows it. Omit it to use that of the client, \
+                 or the host and the process",
+            ));
+        }
         // If a vote may take the whole TTL, no time is left of the lease.
         if self.node_timeout().is_zero() || self.node_timeout() >= self.ttl {
             return Err(Error::invalid(format!(

@@ -1,0 +1,231 @@
+// `leader` in Node.js: every way to lead, losses, failures and mistakes. `rust/leader.rs` has the guarantees.
+import assert from "node:assert/strict";
+import { inspect } from "node:util";
+import { configure, Leader, LockLost, leader, Redlock } from "redlock-native";
+import { TestRedlock } from "redlock-native/testing";
+import { serverForSuite, uniqueName, waiting } from "./helper.mjs";
+import { test } from "./testing.mjs";
+
+const shared = serverForSuite();
+
+/** A promise, and the functions that settle it. */
+function deferred() {
+  let settle;
+  const promise = new Promise((resolve, reject) => {
+    settle = { resolve, reject };
+  });
+  return { promise, ...settle };
+}
+
+test("a body runs under a lease", async () => {
+  const [one, two] = [new Redlock(shared.server.url), new Redlock(shared.server.url)];
+  const name = uniqueName();
+  const candidate = one.leader(name, { ttl: 20_000, label: "web-3", fencing: true });
+  const body = async (lease) => {
+    assert.deepEqual([candidate.isLeading, two.leader(name).isLeading], [true, false]);
+    assert.equal(await two.leader(name).current(), "web-3");
+    assert.equal(await two.lock(name).tryAcquire(), null);
+    return lease.fencingToken;
+  };
+  const first = await candidate.run(body);
+  assert.deepEqual([candidate.isLeading, await candidate.current()], [false, null]);
+  assert.ok((await candidate.run(body)) > first);
+  assert.equal(candidate.key, `lock:${name}`);
+});
+
+test("the label is that of the process by default", async () => {
+  const client = new Redlock("memory://leader-label");
+  const candidate = client.leader("job");
+  assert.match(await candidate.run(() => candidate.current()), new RegExp(`-${process.pid}$`));
+  await client.using("job", async () => assert.equal(await candidate.current(), ""));
+  const named = new Redlock("memory://leader-label", { label: "web-3" }).leader("job");
+  assert.equal(await named.run(() => candidate.current()), "web-3");
+  const unnamed = new Redlock("memory://leader-label", { label: false }).leader("job");
+  assert.ok(await unnamed.run(() => candidate.current()));
+});
+
+test("a resignation hands over, also by an error", async () => {
+  const [one, two] = [new Redlock(shared.server.url), new Redlock(shared.server.url)];
+  const failure = new Error("failed");
+  for (const end of ["resolve", "reject"]) {
+    const name = uniqueName();
+    const [begun, body] = [deferred(), deferred()];
+    const first = one.leader(name).run(() => {
+      begun.resolve();
+      return body.promise;
+    });
+    await begun.promise;
+    const second = two.leader(name).run((lease) => lease.held);
+    await waiting(two, 1);
+    body[end](failure);
+    assert.equal(await first.catch((error) => error), failure);
+    assert.equal(await second, true);
+  }
+});
+
+test("a loss aborts the signal, and the next campaign begins when the body has settled", async () => {
+  const client = new TestRedlock();
+  const candidate = client.leader("job");
+  let [bodies, terms] = [0, 0];
+  const result = await candidate.run(async ({ signal }) => {
+    bodies += 1;
+    terms += 1;
+    assert.equal(bodies, 1);
+    try {
+      if (terms === 4) return "done";
+      const aborted = new Promise((resolve) => signal.addEventListener("abort", resolve));
+      await client.lose("job");
+      await aborted;
+      assert.equal(candidate.isLeading, false);
+      for (let turn = 0; turn < 10; turn += 1) await new Promise(setImmediate);
+      // The body fails with the loss, fails with its own AbortError, or returns.
+      if (terms === 1) signal.throwIfAborted();
+      if (terms === 2) throw new DOMException("aborted", "AbortError");
+      return "dropped";
+    } finally {
+      bodies -= 1;
+    }
+  });
+  assert.deepEqual([result, terms], ["done", 4]);
+});
+
+test("an error after a loss, and the loss of another lock, are errors of the body", async () => {
+  const client = new TestRedlock();
+  const failure = new Error("failed");
+  const failed = client.leader("job").run(async () => {
+    await client.lose("job");
+    throw failure;
+  });
+  await assert.rejects(failed, failure);
+  const other = client.leader("job").run(() =>
+    client.using("other", async () => {
+      await client.lose("other");
+    }),
+  );
+  await assert.rejects(
+    other,
+    (error) => error instanceof LockLost && error.resource !== "lock:job",
+  );
+});
+
+test("a signal ends a campaign, and is passed to the body", async () => {
+  const client = new TestRedlock();
+  const reason = new Error("stopped");
+  const [campaigns, leads] = [new AbortController(), new AbortController()];
+  const first = client.leader("job").run({ signal: leads.signal }, async (lease) => {
+    const waits = client.leader("job").run({ signal: campaigns.signal }, assert.fail);
+    await waiting(client, 1);
+    campaigns.abort(reason);
+    await assert.rejects(waits, reason);
+    assert.equal(client.stats().waiting, 0);
+    leads.abort(reason);
+    assert.equal(lease.signal.reason, reason);
+    return lease.held;
+  });
+  // The body decides what the signal means.
+  assert.equal(await first, true);
+  await assert.rejects(client.leader("job").run({ signal: leads.signal }, assert.fail), reason);
+  // A signal also ends the run of a body that lost its lease.
+  const both = new AbortController();
+  const lost = client.leader("job").run({ signal: both.signal }, async () => {
+    await client.lose("job");
+    both.abort(reason);
+  });
+  await assert.rejects(lost, reason);
+});
+
+test("a term without a body ends with its lease", async () => {
+  const client = new TestRedlock();
+  const candidate = client.leader("job", { fencing: true });
+  const term = await candidate.campaign();
+  assert.deepEqual([candidate.isLeading, term.fencingToken > 0], [true, true]);
+  await term[Symbol.asyncDispose]();
+  assert.deepEqual([candidate.isLeading, await candidate.current()], [false, null]);
+  const reason = new Error("stopped");
+  await assert.rejects(candidate.campaign({ signal: AbortSignal.abort(reason) }), reason);
+});
+
+test("a campaign survives an outage", async () => {
+  const client = new TestRedlock();
+  client.fail();
+  const campaign = client.leader("job").run(() => "led");
+  let ended = false;
+  campaign.finally(() => {
+    ended = true;
+  });
+  await waiting(client, 1);
+  // A lock without a wait gives up after 10 s.
+  let error;
+  client
+    .lock("other")
+    .acquire()
+    .catch((thrown) => {
+      error = thrown;
+    });
+  while (error === undefined) await client.advance(1_000);
+  assert.equal(error.kind, "unavailable");
+  await client.advance(600_000);
+  assert.equal(ended, false);
+  client.recover();
+  while (!ended) await client.advance(1_000);
+  assert.equal(await campaign, "led");
+});
+
+test("a term ends at maxHold", async () => {
+  const client = new TestRedlock();
+  let terms = 0;
+  const last = await client.leader("job", { maxHold: 60_000 }).run(async (lease) => {
+    terms += 1;
+    if (terms === 1) {
+      await client.advance(60_000);
+      assert.equal(lease.held, false);
+    }
+    return terms;
+  });
+  assert.equal(last, 2);
+});
+
+test("a closed client ends a campaign", async () => {
+  const client = new TestRedlock();
+  const led = client.leader("job").run(() => client.close());
+  await assert.rejects(led, { kind: "closed" });
+  await assert.rejects(client.leader("job").run(assert.fail), { kind: "closed" });
+});
+
+test("the default client has a leader", async () => {
+  configure(["memory://leader-default"], { replace: true });
+  assert.equal(await leader("job").run((lease) => lease.held), true);
+});
+
+test("a candidate shows its name and options, and no client", () => {
+  const candidate = new Redlock("memory://").leader("job", { ttl: 5_000, label: "web-3" });
+  const shown = { names: ["job"], key: "lock:job", options: { ttl: 5_000, label: "web-3" } };
+  assert.deepEqual(candidate.toJSON(), shown);
+  assert.match(inspect(candidate), /^Leader \{/);
+});
+
+test("mistakes are explained", async () => {
+  const client = new Redlock("memory://");
+  for (const [options, message] of [
+    [5_000, /To set ttl in milliseconds/],
+    [{ ttl: 5 }, /ttl must be at least/],
+    [{ label: false }, /label of a leader must not be off/],
+    [{ wait: 5_000 }, /leader\(\): unknown option wait/],
+    [{ renew: false }, /leader\(\): unknown option renew/],
+    [{ minHold: 1_000 }, /leader\(\): unknown option minHold/],
+    [{ leads: true }, /leader\(\): unknown option leads/],
+  ]) {
+    assert.throws(() => client.leader("job", options), { kind: "invalid", message });
+  }
+  assert.throws(() => client.lock("job", { leads: true }), { kind: "invalid" });
+  assert.throws(() => client.leader(["a", "b"]), { message: /one name/ });
+  assert.throws(() => new Leader(), { message: /client\.leader/ });
+  const candidate = client.leader("job");
+  await assert.rejects(candidate.run(), { kind: "invalid", message: /function to run/ });
+  await assert.rejects(
+    candidate.run.call({}, () => 7),
+    { message: /Leader/ },
+  );
+  await assert.rejects(candidate.current({ signal: AbortSignal.abort() }), /does not accept/);
+  assert.throws(() => structuredClone(candidate), /Create a new one there/);
+});

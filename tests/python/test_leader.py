@@ -1,0 +1,441 @@
+"""`leader` in Python: every way to lead, losses, failures and mistakes. `rust/leader.rs` has the guarantees."""
+
+import asyncio
+import contextlib
+import os
+import pickle
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redlock
+import trio
+from redlock.testing import TestRedlock
+
+from tests.waiting import eventually
+
+from .servers import Server
+
+
+@pytest.fixture
+def fake() -> Iterator[TestRedlock]:
+    with TestRedlock() as client:
+        yield client
+
+
+def fail(lease: object) -> None:
+    raise KeyError("failed")
+
+
+def leads(lease: redlock.Lease) -> bool:
+    return lease.held
+
+
+async def aleads(lease: redlock.AsyncLease, value: int = 7) -> int:
+    assert lease.held
+    await asyncio.sleep(0)
+    return value
+
+
+def test_function_runs_under_a_lease(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as one, redlock.Redlock(redis_server.url) as two:
+        leader = one.leader(name, ttl=20, label="web-3", fencing=True)
+
+        def schedule(lease: redlock.Lease, job: str, *, factor: int) -> tuple[str, int, int]:
+            assert leader.is_leading
+            assert not two.leader(name).is_leading
+            assert two.leader(name).current() == leader.current() == "web-3"
+            assert two.lock(name).try_acquire() is None
+            return job, factor, lease.fencing_token
+
+        first = leader.run(schedule, "report", factor=2)
+        assert first[:2] == ("report", 2)
+        assert redis_server.client.exists(f"lock:{name}") == 0
+        assert (leader.is_leading, leader.current()) == (False, None)
+        assert leader.run(schedule, "report", factor=2)[2] > first[2]
+        assert leader.key == f"lock:{name}"
+        assert repr(leader) == f"<redlock.Leader {name}>"
+
+
+def test_label_is_that_of_the_process_by_default(fake: TestRedlock) -> None:
+    with fake.leader("job") as lease:
+        current = fake.leader("job").current()
+        assert current is not None
+        assert current.endswith(f"-{os.getpid()}")
+        assert lease.held
+    with fake.lock("job"):
+        assert fake.leader("job").current() == ""
+    with TestRedlock(label="web-3") as named, named.leader("job"):
+        assert named.leader("job").current() == "web-3"
+
+
+def test_resignation_hands_over(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as one, redlock.Redlock(redis_server.url) as two:
+        end = threading.Event()
+
+        def first(lease: redlock.Lease) -> None:
+            eventually(lambda: two.stats().waiting == 1)
+            end.wait(30)
+
+        with ThreadPoolExecutor() as threads:
+            running = threads.submit(one.leader(name).run, first)
+            eventually(lambda: one.leader(name).current() is not None)
+            waiting = threads.submit(two.leader(name).run, leads)
+            eventually(lambda: two.stats().waiting == 1)
+            end.set()
+            running.result()
+            assert waiting.result()
+
+
+def test_failure_resigns(redis_server: Server, name: str) -> None:
+    with redlock.Redlock(redis_server.url) as client:
+        with pytest.raises(KeyError):
+            client.leader(name).run(fail)
+        assert redis_server.client.exists(f"lock:{name}") == 0
+
+        async def main() -> None:
+            leader = client.as_async().leader(name)
+
+            async def afail(lease: redlock.AsyncLease) -> None:
+                fail(lease)
+
+            with pytest.raises(KeyError):
+                await leader.run(afail)
+            assert redis_server.client.exists(f"lock:{name}") == 0
+            # Nor does a cancellation leave a key.
+            begun = asyncio.Event()
+            task = asyncio.ensure_future(leader.run(endless, begun))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert redis_server.client.exists(f"lock:{name}") == 0
+            async with leader:
+                campaign = asyncio.ensure_future(leader.run(aleads))
+                while not client.stats().waiting:
+                    await asyncio.sleep(0)
+                campaign.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await campaign
+                assert client.stats().waiting == 0
+            assert redis_server.client.exists(f"lock:{name}") == 0
+
+        with warnings.catch_warnings():
+            # The task waits for its own lease.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            asyncio.run(main())
+
+
+async def endless(lease: redlock.AsyncLease, begun: asyncio.Event) -> None:
+    begun.set()
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("how", ["returns", "checks", "group"])
+def test_lost_term_is_followed_by_a_campaign(fake: TestRedlock, how: str) -> None:
+    terms = []
+    leader = fake.leader("job")
+
+    def schedule(lease: redlock.Lease) -> str:
+        terms.append(lease)
+        if len(terms) == 3:
+            return "done"
+        fake.lose("job")
+        assert not leader.is_leading
+        if how == "checks":
+            lease.ensure_held()
+        if how == "group":
+            raise ExceptionGroup("tasks", [lost_error(lease)])
+        return "dropped"
+
+    assert leader.run(schedule) == "done"
+    assert len(terms) == 3
+
+
+def lost_error(lease: redlock.Lease) -> redlock.LockError:
+    with pytest.raises(redlock.LockLost) as caught:
+        lease.ensure_held()
+    return caught.value
+
+
+def test_error_after_a_loss_is_not_hidden(fake: TestRedlock) -> None:
+    def schedule(lease: redlock.Lease) -> None:
+        fake.lose("job")
+        fail(lease)
+
+    def mixed(lease: redlock.Lease) -> None:
+        fake.lose("job")
+        raise ExceptionGroup("tasks", [lost_error(lease), KeyError("failed")])
+
+    leader = fake.leader("job")
+    with pytest.raises(KeyError):
+        leader.run(schedule)
+    with pytest.raises(ExceptionGroup):
+        leader.run(mixed)
+    assert leader.run(leads)
+
+
+def test_loss_of_another_lock_is_an_error_of_the_function(fake: TestRedlock) -> None:
+    def schedule(lease: redlock.Lease) -> None:
+        with fake.lock("other"):
+            fake.lose("other")
+
+    with pytest.raises(redlock.LockLost, match="lock:other"):
+        fake.leader("job").run(schedule)
+
+
+def test_function_that_releases_its_lease_has_resigned(fake: TestRedlock) -> None:
+    def schedule(lease: redlock.Lease) -> str:
+        lease.release()
+        with fake.lock("job", wait=0):
+            return "resigned"
+
+    assert fake.leader("job").run(schedule) == "resigned"
+
+
+def test_block_leads_for_one_term(fake: TestRedlock) -> None:
+    leader = fake.leader("job")
+    with leader as lease:
+        assert lease.held
+        assert leader.is_leading
+    assert not leader.is_leading
+    with ExitStack() as stack:
+        assert stack.enter_context(leader).held
+    assert not leader.is_leading
+    with pytest.raises(redlock.LockLost), leader:
+        fake.lose("job")
+    with pytest.raises(KeyError), leader as lease:
+        fail(lease)
+    assert leader.current() is None
+
+
+def test_interrupted_campaign_leaves_the_queue(fake: TestRedlock) -> None:
+    import signal
+
+    with fake.hold("job"):
+        timer = threading.Thread(target=interrupt_waiting, args=(fake,))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            fake.leader("job").run(leads)
+        timer.join()
+        assert fake.stats().waiting == 0
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def interrupt_waiting(client: redlock.Redlock) -> None:
+    import signal
+
+    eventually(lambda: client.stats().waiting == 1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_loss_cancels_the_coroutine_before_the_next_campaign(fake: TestRedlock) -> None:
+    async def main() -> None:
+        bodies, terms = 0, 0
+        begun = asyncio.Event()
+        leader = fake.as_async().leader("job")
+
+        async def schedule(lease: redlock.AsyncLease) -> str:
+            nonlocal bodies, terms
+            bodies, terms = bodies + 1, terms + 1
+            assert bodies == 1
+            begun.set()
+            try:
+                if terms == 3:
+                    return "done"
+                await asyncio.Event().wait()
+            finally:
+                # Campaigns wait until the end of this block.
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert await leader.current() is None or terms == 3
+                bodies -= 1
+            raise AssertionError
+
+        task = asyncio.ensure_future(leader.run(schedule))
+        for _ in range(2):
+            await begun.wait()
+            begun.clear()
+            assert leader.is_leading
+            await fake.as_async().lose("job")
+        assert await task == "done"
+        assert (task.cancelling(), terms) == (0, 3)
+
+    asyncio.run(main())
+
+
+def test_cancellation_during_a_loss_ends_the_run(fake: TestRedlock) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+        task = asyncio.ensure_future(fake.as_async().leader("job").run(endless, begun))
+        await begun.wait()
+        losing = asyncio.ensure_future(fake.as_async().lose("job"))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await losing
+
+    asyncio.run(main())
+
+
+def test_async_block_is_cancelled_by_a_loss(fake: TestRedlock) -> None:
+    async def main() -> None:
+        leader = fake.as_async().leader("job", label="web-3")
+        async with leader as lease:
+            assert lease.held
+            assert leader.is_leading
+            assert await leader.current() == "web-3"
+        assert await leader.current() is None
+        with pytest.raises(redlock.LockLost):
+            async with leader:
+                await fake.as_async().lose("job")
+                await asyncio.Event().wait()
+        async with contextlib.AsyncExitStack() as stack:
+            assert (await stack.enter_async_context(leader)).held
+
+    asyncio.run(main())
+
+
+def test_trio(fake: TestRedlock) -> None:
+    async def main() -> None:
+        leader = fake.as_async().leader("job")
+        terms = 0
+
+        async def schedule(lease: redlock.AsyncLease) -> int:
+            nonlocal terms
+            terms += 1
+            if terms == 1:
+                await fake.as_async().lose("job")
+                await trio.sleep_forever()
+            return terms
+
+        assert await leader.run(schedule) == 2
+        with trio.CancelScope() as scope:
+            async with leader:
+                scope.cancel()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert not leader.is_leading
+
+    trio.run(main)
+
+
+def test_campaign_survives_an_outage(fake: TestRedlock) -> None:
+    fake.fail()
+    with ThreadPoolExecutor() as threads:
+        campaign = threads.submit(fake.leader("job").run, leads)
+        eventually(lambda: fake.stats().waiting == 1)
+        # A lock without a wait gives up after 10 s.
+        gives_up = threads.submit(fake.lock("other").acquire)
+        while not gives_up.done():
+            fake.advance(1)
+        assert isinstance(gives_up.exception(), redlock.QuorumUnavailable)
+        fake.advance(600)
+        assert not campaign.done()
+        fake.recover()
+        while not campaign.done():
+            fake.advance(1)
+        assert campaign.result()
+
+
+def test_term_ends_at_max_hold(fake: TestRedlock) -> None:
+    terms = []
+
+    def schedule(lease: redlock.Lease) -> int:
+        terms.append(lease)
+        if len(terms) == 1:
+            fake.advance(60)
+            assert not lease.held
+        return len(terms)
+
+    assert fake.leader("job", max_hold=60).run(schedule) == 2
+
+
+def test_closed_client_ends_a_campaign(fake: TestRedlock) -> None:
+    leader = fake.leader("job")
+    with pytest.raises(redlock.ClientClosed):
+        leader.run(lambda lease: fake.close())
+    with pytest.raises(redlock.ClientClosed):
+        leader.run(leads)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_does_not_campaign(fake: TestRedlock) -> None:
+    with ThreadPoolExecutor() as threads:
+        status = threads.submit(fake.leader("job").run, fork).result()
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
+def fork(lease: redlock.Lease) -> int:
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    try:
+        with pytest.raises(redlock.LockLost) as caught:
+            lease.ensure_held()
+        from redlock._leader import _lost
+
+        assert not _lost(lease.key, caught.value)
+        os._exit(7)
+    finally:
+        os._exit(1)
+
+
+def test_module_function_uses_the_default_client() -> None:
+    redlock.configure("memory://leader-default", replace=True)
+    assert redlock.leader("job").run(leads)
+
+    async def main() -> None:
+        assert await redlock.leader("job").as_async().run(aleads, value=8) == 8
+
+    asyncio.run(main())
+
+
+def test_pickles() -> None:
+    client = redlock.Redlock("memory://leader-pickle")
+    leader = client.leader("job", label="web-3")
+    with leader:
+        again: redlock.Leader = pickle.loads(pickle.dumps(leader))
+        assert again.current() == "web-3"
+    awaited = pickle.loads(pickle.dumps(leader.as_async()))
+    assert isinstance(awaited, redlock.AsyncLeader)
+    assert isinstance(awaited.as_sync(), redlock.Leader)
+
+
+def test_mistakes_are_explained(fake: TestRedlock) -> None:
+    leader = fake.leader("job")
+    values: list[tuple[dict[str, Any], str]] = [
+        ({"ttl": 0.01}, "ttl must be at least"),
+        ({"label": False}, "label of a leader must not be off"),
+        ({"label": "a b"}, "label must have 1 to 48"),
+        ({"wait": 5}, "leader\\(\\) has no option 'wait'"),
+        ({"renew": False}, "leader\\(\\) has no option 'renew'"),
+        ({"min_hold": 5}, "leader\\(\\) has no option 'min_hold'"),
+        ({"leads": True}, "leader\\(\\) has no option 'leads'"),
+    ]
+    for options, text in values:
+        with pytest.raises(redlock.InvalidOption, match=text):
+            fake.leader("job", **options)
+    with pytest.raises(redlock.InvalidOption, match="one name"):
+        fake.leader(["a", "b"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not a function"):
+        leader.run(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="as_async"):
+        leader.run(aleads)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="awaitable"):
+        leader.run(lambda lease: aleads(lease))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="constructor"):
+        redlock.Leader()
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match="not an 'async def'"):
+            await leader.as_async().run(leads)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+    # A client without labels still names its leader.
+    with TestRedlock(label=False) as unnamed, unnamed.leader("job"):
+        assert unnamed.leader("job").current()
