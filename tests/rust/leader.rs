@@ -95,7 +95,7 @@ impl Counted {
         assert_eq!(self.0.fetch_add(1, Ordering::Relaxed), 0, "two bodies");
         let _ends = Ends(&self.0);
         begun.send(lease).unwrap();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
