@@ -26,7 +26,7 @@ export class Leader<Fencing extends boolean = boolean> {
   /** @internal */
   readonly uncloneable = UNCLONEABLE;
   readonly #lock: Lock<Fencing>;
-  /** The lease of the last term. Weak, because a lease that is collected is released. */
+  /** The lease of the last term. Weak, so that a forgotten lease is collected and reported. */
   #term: WeakRef<Lease> | undefined;
 
   /** @internal */
