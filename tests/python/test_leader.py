@@ -395,6 +395,14 @@ def test_module_function_uses_the_default_client() -> None:
     asyncio.run(main())
 
 
+def test_blocking_run_in_a_loop_warns(fake: TestRedlock) -> None:
+    async def main() -> None:
+        with pytest.warns(RuntimeWarning, match=r"await leader\.as_async\(\)\.run"):
+            fake.leader("job").run(leads)
+
+    asyncio.run(main())
+
+
 def test_pickles() -> None:
     client = redlock.Redlock("memory://leader-pickle")
     leader = client.leader("job", label="web-3")

@@ -1416,9 +1416,10 @@ class Lock:
     def __new__(cls, /, *args: "typing.Never", **kwargs: "typing.Never") -> Lock: ...
     def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
-    def _acquire(self, /, site: "tuple[types.CodeType, int]") -> "Lease | None":
+    def _acquire(self, /, site: "tuple[types.CodeType, int]", instead: "str") -> "Lease | None":
         """
-        Acquires the lock for a body, for the code at `site`. Returns None if a run is remembered.
+        Acquires the lock for a body, for the code at `site`. Returns None if a run is remembered. `instead` is what to
+        use in a running event loop.
         """
     def _attach(self, /, site: "tuple[types.CodeType, int]", token: "str") -> "collections.abc.Awaitable[AsyncLease]":
         """

@@ -27,9 +27,7 @@ else:
     _AsyncOnce = _Once = object
 
 #: For a warning.
-_IN_A_LOOP = (
-    "'await client.once(...).run(...)' of an AsyncRedlock, or '@once' over an 'async def'"
-)
+_IN_A_LOOP = "'await client.once(...).run(...)' of an AsyncRedlock, or '@once' over an 'async def'"
 
 
 def _run(
