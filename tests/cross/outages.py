@@ -1,5 +1,6 @@
 """Holds of agents while servers are killed."""
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from .agents import LANGUAGES, Agent, now
 from .servers import Server
 
 #: How long servers are killed, in seconds.
-DURATION = 40.0
+DURATION = float(os.environ.get("OUTAGES_S", "40"))
 
 
 class Hold(NamedTuple):
@@ -19,12 +20,13 @@ class Hold(NamedTuple):
     options: dict[str, Any]
     begin: int
     end: int
+    fencing_token: int | None
 
 
 def holds_while_servers_are_killed(
     options: "Callable[[random.Random], dict[str, Any]]",
 ) -> list[Hold]:
-    """Kills two of five servers in turn, while six agents in three languages acquire a lock with these options."""
+    """Kills any two of five servers in turn, while six agents in three languages acquire a lock with these options."""
     servers = [Server() for _ in range(5)]
     urls = [server.url for server in servers]
     # Killed servers lose their data, and grant nothing new for 2.5 seconds.
@@ -42,7 +44,7 @@ def holds_while_servers_are_killed(
             time.sleep(0.005)
             held, until = agent.must("held"), now()
             if held["held"]:
-                found.append(Hold(own, reply["at"], until))
+                found.append(Hold(own, reply["at"], until, reply.get("fencing_token")))
             agent.ask("release")
         return found
 
@@ -50,10 +52,11 @@ def holds_while_servers_are_killed(
         with ThreadPoolExecutor(len(agents)) as pool:
             running = [pool.submit(holds_of, agent, at) for at, agent in enumerate(agents)]
             while time.monotonic() < end:
-                for server in servers[:2]:
+                killed = random.sample(servers, 2)
+                for server in killed:
                     server.kill()
                     time.sleep(1)
-                for server in servers[:2]:
+                for server in killed:
                     server.restart()
                 # Longer than the guard, so that they vote again.
                 time.sleep(3)

@@ -3,6 +3,8 @@
 The pairs of a test run at the same time, each with its own name.
 """
 
+import itertools
+import random
 import uuid
 
 import pytest
@@ -128,12 +130,20 @@ def test_overlap_is_noticed() -> None:
 
 @pytest.mark.slow("real servers are killed for a while")
 def test_writers_are_alone_while_servers_are_killed() -> None:
-    """Agents in three languages read and write."""
+    """Agents in three languages read and write. The fencing tokens of writers increase."""
     name = f"kill-{uuid.uuid4().hex[:8]}"
-    holds = holds_while_servers_are_killed(
-        lambda chance: {"name": name, "side": chance.choice(["read", "read", "write"])}
-    )
+
+    def options(chance: random.Random) -> dict[str, object]:
+        side = chance.choice(["read", "read", "write"])
+        return {"name": name, "side": side, "fencing": side == "write"}
+
+    holds = holds_while_servers_are_killed(options)
     found = [(hold.options["side"], (hold.begin, hold.end, "")) for hold in holds]
     assert overlaps(found) == []
     for side in ("read", "write"):
         assert sum(of == side for of, _ in found) > 50, f"few holds of {side}: {len(found)} in all"
+    writes = sorted(
+        (hold for hold in holds if hold.options["side"] == "write"), key=lambda hold: hold.begin
+    )
+    tokens = [hold.fencing_token or 0 for hold in writes]
+    assert all(one < two for one, two in itertools.pairwise(tokens)), tokens
