@@ -108,6 +108,43 @@ test("an error after a loss, and the loss of another lock, are errors of the bod
   );
 });
 
+test("a loss of an equal key or of an earlier term, and a use after a release, are errors of the body", async () => {
+  const [client, other] = [new TestRedlock(), new TestRedlock()];
+  let terms = 0;
+  const elsewhere = client.leader("job").run(() => {
+    terms += 1;
+    assert.equal(terms, 1);
+    return other.using("job", () => other.lose("job"));
+  });
+  await assert.rejects(elsewhere, { kind: "lost" });
+  let first;
+  const earlier = client.leader("job").run(async (lease) => {
+    terms += 1;
+    if (first === undefined) await client.lose("job");
+    first ??= lease;
+    first.ensureHeld();
+  });
+  await assert.rejects(earlier, { kind: "lost" });
+  assert.equal(terms, 3);
+  const released = client.leader("job").run(async (lease) => {
+    await lease.release();
+    lease.ensureHeld();
+  });
+  await assert.rejects(released, { kind: "released" });
+});
+
+test("a loss that only the release notices is followed by a campaign", async () => {
+  const client = new Redlock(shared.server.url);
+  const candidate = client.leader(uniqueName());
+  let terms = 0;
+  const result = await candidate.run(async () => {
+    terms += 1;
+    if (terms === 1) await shared.server.cli("DEL", candidate.key);
+    return terms;
+  });
+  assert.equal(result, 2);
+});
+
 test("a signal ends a campaign, and is passed to the body", async () => {
   const client = new TestRedlock();
   const reason = new Error("stopped");

@@ -135,59 +135,6 @@ async def endless(lease: redlock.AsyncLease, begun: asyncio.Event) -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("how", ["returns", "checks", "group"])
-def test_lost_term_is_followed_by_a_campaign(fake: TestRedlock, how: str) -> None:
-    terms = []
-    leader = fake.leader("job")
-
-    def schedule(lease: redlock.Lease) -> str:
-        terms.append(lease)
-        if len(terms) == 3:
-            return "done"
-        fake.lose("job")
-        assert not leader.is_leading
-        if how == "checks":
-            lease.ensure_held()
-        if how == "group":
-            raise ExceptionGroup("tasks", [lost_error(lease)])
-        return "dropped"
-
-    assert leader.run(schedule) == "done"
-    assert len(terms) == 3
-
-
-def lost_error(lease: redlock.Lease) -> redlock.LockError:
-    with pytest.raises(redlock.LockLost) as caught:
-        lease.ensure_held()
-    return caught.value
-
-
-def test_error_after_a_loss_is_not_hidden(fake: TestRedlock) -> None:
-    def schedule(lease: redlock.Lease) -> None:
-        fake.lose("job")
-        fail(lease)
-
-    def mixed(lease: redlock.Lease) -> None:
-        fake.lose("job")
-        raise ExceptionGroup("tasks", [lost_error(lease), KeyError("failed")])
-
-    leader = fake.leader("job")
-    with pytest.raises(KeyError):
-        leader.run(schedule)
-    with pytest.raises(ExceptionGroup):
-        leader.run(mixed)
-    assert leader.run(leads)
-
-
-def test_loss_of_another_lock_is_an_error_of_the_function(fake: TestRedlock) -> None:
-    def schedule(lease: redlock.Lease) -> None:
-        with fake.lock("other"):
-            fake.lose("other")
-
-    with pytest.raises(redlock.LockLost, match="lock:other"):
-        fake.leader("job").run(schedule)
-
-
 def test_function_that_releases_its_lease_has_resigned(fake: TestRedlock) -> None:
     def schedule(lease: redlock.Lease) -> str:
         lease.release()
@@ -231,55 +178,6 @@ def interrupt_waiting(client: redlock.Redlock) -> None:
 
     eventually(lambda: client.stats().waiting == 1)
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_loss_cancels_the_coroutine_before_the_next_campaign(fake: TestRedlock) -> None:
-    async def main() -> None:
-        bodies, terms = 0, 0
-        begun = asyncio.Event()
-        leader = fake.as_async().leader("job")
-
-        async def schedule(lease: redlock.AsyncLease) -> str:
-            nonlocal bodies, terms
-            bodies, terms = bodies + 1, terms + 1
-            assert bodies == 1
-            begun.set()
-            try:
-                if terms == 3:
-                    return "done"
-                await asyncio.Event().wait()
-            finally:
-                # Campaigns wait until the end of this block.
-                for _ in range(10):
-                    await asyncio.sleep(0)
-                assert await leader.current() is None or terms == 3
-                bodies -= 1
-            raise AssertionError
-
-        task = asyncio.ensure_future(leader.run(schedule))
-        for _ in range(2):
-            await begun.wait()
-            begun.clear()
-            assert leader.is_leading
-            await fake.as_async().lose("job")
-        assert await task == "done"
-        assert (task.cancelling(), terms) == (0, 3)
-
-    asyncio.run(main())
-
-
-def test_cancellation_during_a_loss_ends_the_run(fake: TestRedlock) -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
-        task = asyncio.ensure_future(fake.as_async().leader("job").run(endless, begun))
-        await begun.wait()
-        losing = asyncio.ensure_future(fake.as_async().lose("job"))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await losing
-
-    asyncio.run(main())
 
 
 def test_async_block_is_cancelled_by_a_loss(fake: TestRedlock) -> None:
@@ -379,7 +277,7 @@ def fork(lease: redlock.Lease) -> int:
             lease.ensure_held()
         from redlock._leader import _lost
 
-        assert not _lost(lease.key, caught.value)
+        assert not _lost(lease, True, caught.value)
         os._exit(7)
     finally:
         os._exit(1)

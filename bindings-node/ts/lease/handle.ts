@@ -130,6 +130,11 @@ export class LeaseHandle implements Watched {
     if (!this.held) throw this.#releasedError();
   }
 
+  /** Whether it was lost, and not released. */
+  get isLost(): boolean {
+    return Boolean((this.#failure ?? native().leaseFailure(this.id))?.reason);
+  }
+
   /** Begins a scope that releases the lease at its end. */
   enter(): void {
     this.ensureHeld();

@@ -232,6 +232,11 @@ export class Lease<Fencing extends boolean = boolean> {
     return Lease.#handleOf(this).abortReason;
   }
 
+  /** @internal Whether it was lost, and not released. */
+  get isLost(): boolean {
+    return Lease.#handleOf(this).isLost;
+  }
+
   /**
    * Calls back once if the lease is lost, or soon if it is already lost.
    * @param callback Receives the error. It runs in the asynchronous context of this call.

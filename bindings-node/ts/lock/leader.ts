@@ -13,6 +13,16 @@ import { Lock } from "./lock.js";
 const UNCLONEABLE = uncloneable("a candidate of leader()", "Create a new one there, with its name");
 
 /**
+ * Whether a term ended by its loss. The loss of another lock is an error of the body, also if it has the same key on
+ * other servers. So is a use of the lease after the body released it.
+ */
+function isLossOf(lease: Lease, returned: boolean, error: unknown): boolean {
+  if (!(error instanceof LockLost && error.resource === lease.key)) return false;
+  // After the body returned, only the release failed. The lease has then no loss if its keys were missing.
+  return returned || lease.isLost;
+}
+
+/**
  * A candidate of an election, of which at most one leads at a time, over all clients. You can share and reuse it.
  *
  * @example
@@ -94,11 +104,16 @@ export class Leader<Fencing extends boolean = boolean> {
     const site = lock.siteOf(this.run);
     for (;;) {
       const lease = await this.#campaign(site, options);
+      let returned = false;
+      const noted = async (given: Lease<Fencing>) => {
+        const result = await body(given);
+        returned = true;
+        return result;
+      };
       try {
-        return await runUnder(lease, body, options);
+        return await runUnder(lease, noted, options);
       } catch (error) {
-        // The loss of another lock is an error of the body.
-        if (!(error instanceof LockLost && error.resource === lease.key)) throw error;
+        if (!isLossOf(lease, returned, error)) throw error;
       }
     }
   }

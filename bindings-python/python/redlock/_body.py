@@ -54,6 +54,12 @@ class Body:
         ours = self.requested and task is not None and task.uncancel() <= self.cancelling
         return ours and isinstance(error, self.cancellation), error
 
+    def ensure_not_cancelled(self) -> None:
+        """Raises the CancelledError of a caller that cancelled this task since this object was made."""
+        task = self.task()
+        if task is not None and task.cancelling() > self.cancelling:
+            raise self.cancellation
+
 
 async def leave(
     lease: "_Lease", body: "Body | TrioBody | None", error: BaseException | None

@@ -6,10 +6,10 @@ The classes of `redlock._native` get the methods of the classes below when the p
 import sys
 
 from redlock import _native
-from redlock._asyncio import _acquire, _enter
+from redlock._asyncio import _acquire, _body, _enter
 from redlock._body import leave
 from redlock._coroutine_function import coroutine_function
-from redlock.errors import LockLost
+from redlock.errors import LockLost, LockReleased
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
@@ -30,14 +30,29 @@ else:
     _AsyncLeader = _Leader = object
 
 
-def _lost(key: str, error: BaseException) -> bool:
+def _lost(lease: "Any", returned: bool, error: BaseException) -> bool:
     """Returns whether a term ended by its loss, so that the next campaign begins.
 
-    A forked child does not campaign for a term of its parent. A loss of another lock is an error of the function.
+    A loss of another lock is an error of the function, also if it has the same key on other servers. So is a use of the
+    lease after the function released it.
     """
+    # After the function returned, only the release failed. The lease has then no loss if its keys were missing.
+    return _is_loss(lease.key, error) and (returned or _has_lost(lease))
+
+
+def _is_loss(key: str, error: BaseException) -> bool:
+    """A forked child does not campaign for a term of its parent."""
     if isinstance(error, BaseExceptionGroup):
-        return all(_lost(key, each) for each in error.exceptions)
+        return all(_is_loss(key, each) for each in error.exceptions)
     return isinstance(error, LockLost) and error.resource == key and error.reason != "forked"
+
+
+def _has_lost(lease: "Any") -> bool:
+    try:
+        lease.ensure_held()
+    except LockLost as error:
+        return not isinstance(error, LockReleased)
+    return False
 
 
 def _lead(
@@ -51,11 +66,13 @@ def _lead(
     function, args, kwargs = call
     while True:
         lease: Any = lock._acquire(site, "'await leader.as_async().run(...)'")
+        returned = False
         try:
             with lease:
                 result = finished(function, function(lease, *args, **kwargs))
+                returned = True
         except (LockLost, BaseExceptionGroup) as error:
-            if not _lost(lease.key, error):
+            if not _lost(lease, returned, error):
                 raise
         else:
             return result
@@ -70,15 +87,20 @@ async def _lead_coroutine(
     from redlock._decorator import finished
 
     function, args, kwargs = call
+    caller = _body()
     while True:
         lease = await _acquire(lock._begin, site)
+        returned = False
         try:
             # A loss cancels this task, so the function has ended when the next campaign begins.
             async with lease:
                 result = finished(function, await function(lease, *args, **kwargs))
+                returned = True
         except (LockLost, BaseExceptionGroup) as error:
-            if not _lost(lease.key, error):
+            if not _lost(lease, returned, error):
                 raise
+            # The function may have replaced the cancellation of its caller by the LockLost.
+            caller.ensure_not_cancelled()
         else:
             return result
 

@@ -176,6 +176,9 @@ class Body:
             return False, rest
         return error is not None and caught, error
 
+    def ensure_not_cancelled(self) -> None:
+        """Does nothing, because a cancelled scope cancels every later wait. asyncio needs this step."""
+
 
 def _reported(function: "Callable[..., object]", *args: "Any") -> None:
     try:
