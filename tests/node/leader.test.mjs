@@ -127,6 +127,8 @@ test("a loss of an equal key or of an earlier term, and a use after a release, a
   await assert.rejects(earlier, { kind: "lost" });
   assert.equal(terms, 3);
   const released = client.leader("job").run(async (lease) => {
+    terms += 1;
+    assert.equal(terms, 4);
     await lease.release();
     lease.ensureHeld();
   });

@@ -104,16 +104,20 @@ def test_loss_of_an_equal_key_or_of_an_earlier_term_is_an_error(fake: TestRedloc
 
 
 def test_use_of_a_released_lease_is_an_error(fake: TestRedlock) -> None:
+    terms = []
+
     def schedule(lease: redlock.Lease) -> None:
+        terms.append(lease)
+        assert len(terms) == 1
         lease.release()
         lease.ensure_held()
 
     async def aschedule(lease: redlock.AsyncLease) -> None:
-        await lease.release()
-        lease.ensure_held()
+        schedule(lease.as_sync())
 
     with pytest.raises(redlock.LockReleased):
         fake.leader("job").run(schedule)
+    terms.clear()
     with pytest.raises(redlock.LockReleased):
         asyncio.run(fake.as_async().leader("job").run(aschedule))
 
