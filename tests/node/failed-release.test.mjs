@@ -89,3 +89,16 @@ test("a failed release removes the lease from the native part", async () => {
   assert.equal(keys(), null);
   assert.equal(lease.held, false);
 });
+
+test("a body that fails does not hide a release that no quorum confirms", async () => {
+  const redlock = new TestRedlock();
+  const name = uniqueName();
+  const failure = new Error("failed");
+  const failed = redlock.using(name, () => {
+    redlock.fail();
+    throw failure;
+  });
+  await assert.rejects(failed, failure);
+  const start = `not released: lock:${name}: release not confirmed`;
+  assert.equal(heard.filter((message) => message.startsWith(start)).length, 1);
+});

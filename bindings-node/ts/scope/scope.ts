@@ -25,7 +25,7 @@ export async function runUnder<T, Fencing extends boolean>(
     // Read before the release, which may notice a loss that did not abort the body.
     const loss = error === signal?.reason ? undefined : lease.abortReason;
     // The error of the body takes precedence over an error of the release.
-    await lease.release().catch(() => undefined);
+    await lease.endScope(true, false).catch(() => undefined);
     throw lossBehind(error, loss);
   }
   await lease.endScope(false, true);
