@@ -47,6 +47,22 @@ def test_atexit_handler_can_create_and_use_a_client(
         assert not redis_server.client.keys(f"lock:{name}*")
 
 
+BODIES = """
+import atexit, redlock
+client = redlock.Redlock("memory://")
+def job(*lease): print("ran", flush=True)
+atexit.register(client.once("run", remember=60).run, job)
+atexit.register(client.once("decorated", remember=60)(job))
+atexit.register(client.leader("leader").run, job)
+"""
+
+
+def test_atexit_can_call_what_runs_a_function() -> None:
+    # No Python frame called it.
+    process = run(BODIES)
+    assert process.communicate(timeout=30) == ("ran\n" * 3, "")
+
+
 SUBINTERPRETER = """
 import sys
 try:

@@ -15,6 +15,8 @@ from redlock._naming import naming
 from redlock.errors import LockTimeout
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from redlock._native import Lease, Lock
 
 
@@ -83,6 +85,18 @@ def check_body(function: Any, instead: str, *, is_async: bool) -> None:
         raise TypeError(f"{function!r} is not a function: pass one, and then its arguments")
     if is_coroutine_function(function, only_async=is_async) and not is_async:
         raise TypeError(f"{function!r} is an 'async def'. {instead}")
+
+
+def call_site(depth: int) -> "tuple[CodeType, int]":
+    """Returns where the program made a call, `depth` frames above the caller of this function.
+
+    Native code, such as `atexit`, calls without a frame. The place is then the one in this package.
+    """
+    try:
+        frame = sys._getframe(depth + 1)
+    except ValueError:
+        frame = sys._getframe(1)
+    return frame.f_code, frame.f_lasti
 
 
 def finished(function: Any, result: Any) -> Any:

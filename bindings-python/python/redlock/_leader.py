@@ -107,12 +107,11 @@ async def _lead_coroutine(
 
 def _begin(lock: "_Lock", is_async: bool, function: "Any", args: "Any", kwargs: "Any") -> "Any":
     """Runs a function for the caller of `run`."""
-    from redlock._decorator import check_body
+    from redlock._decorator import call_site, check_body
 
     check_body(function, "Use run() of as_async() of the leader", is_async=is_async)
-    frame = sys._getframe(2)
     run: Any = _lead_coroutine if is_async else _lead
-    return run(lock, (frame.f_code, frame.f_lasti), (function, args, kwargs))
+    return run(lock, call_site(2), (function, args, kwargs))
 
 
 # Python shows this name, for example in the warning about a coroutine that was never awaited.

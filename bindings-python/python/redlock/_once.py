@@ -68,19 +68,18 @@ async def _value(run: "Coroutine[Any, Any, tuple[bool, Any]]") -> "Any":
 
 def _begin(lock: "_Lock", is_async: bool, function: "Any", args: "Any", kwargs: "Any") -> "Any":
     """Runs a function for the caller of `run`."""
-    from redlock._decorator import check_body
+    from redlock._decorator import call_site, check_body
 
     check_body(function, "Use once() of as_async() of the client", is_async=is_async)
-    frame = sys._getframe(2)
     run: Any = _run_coroutine if is_async else _run
-    return run(lock, (frame.f_code, frame.f_lasti), (function, args, kwargs))
+    return run(lock, call_site(2), (function, args, kwargs))
 
 
 def _decorate(lock: "_Lock", only_async: bool, function: "Any") -> "Any":
     """Returns a function that runs `function` once, and returns its result or None."""
     import functools
 
-    from redlock._decorator import is_coroutine_function, refuse
+    from redlock._decorator import call_site, is_coroutine_function, refuse
     from redlock._naming import naming
 
     if isinstance(function, classmethod | staticmethod):
@@ -90,9 +89,7 @@ def _decorate(lock: "_Lock", only_async: bool, function: "Any") -> "Any":
     lock_for = naming(lock, function)
 
     def plain(*args: "Any", **kwargs: "Any") -> "Any":
-        frame = sys._getframe(1)
-        site = (frame.f_code, frame.f_lasti)
-        return _run(lock_for(args, kwargs), site, (function, args, kwargs))[1]
+        return _run(lock_for(args, kwargs), call_site(1), (function, args, kwargs))[1]
 
     @coroutine_function
     def coroutine(*args: "Any", **kwargs: "Any") -> "Any":
