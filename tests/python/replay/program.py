@@ -57,7 +57,11 @@ def crowd(how_many: int, keeps: bool) -> None:
         finally:
             os._exit(0)
     if keeps:
-        time.sleep(max(0, start - time.monotonic()) + 1)
+        while (
+            outside.get(f"{name}-holders") is None
+        ):  # on a busy machine, the first acquire takes a while
+            time.sleep(0.01)
+        time.sleep(1)
         for child in children:
             os.kill(child, 9)
     for child in children:
