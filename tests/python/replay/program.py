@@ -57,9 +57,8 @@ def crowd(how_many: int, keeps: bool) -> None:
         finally:
             os._exit(0)
     if keeps:
-        while (
-            outside.get(f"{name}-holders") is None
-        ):  # on a busy machine, the first acquire takes a while
+        # On a busy machine, the first acquire takes a while.
+        while outside.get(f"{name}-holders") is None:
             time.sleep(0.01)
         time.sleep(1)
         for child in children:
