@@ -3,38 +3,78 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { LockError, Redlock } from "redlock-native";
+import { TestRedlock } from "redlock-native/testing";
 
 const [nodes, restartGuard] = process.argv.slice(2);
-const client = new Redlock(nodes.split(" "), {
-  restartGuard: Number(restartGuard ?? 0),
-  minReplicas: Number(process.env.MIN_REPLICAS ?? 0),
-  // A failover on a busy machine may take longer than the default.
-  unavailableAfter: null,
-});
-let lease;
+let shared = nodes.split(" ");
+const clients = new Map();
+const leases = new Map();
 
 // The clock of Node.js does not count suspend. Its offset to the clock that does is constant while the machine is not
 // suspended.
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 
-const lockOf = ({ name, ttl_ms, fencing, min_hold_ms, limit, permits, side }) => {
-  const options = { ttl: ttl_ms, minHold: min_hold_ms };
-  if (side === "read") return client.rwlock(name).read({ ttl: ttl_ms });
-  if (side === "write") return client.rwlock(name).write({ ...options, fencing });
-  if (limit === undefined) return client.lock(name, { ...options, fencing });
-  return client.semaphore(name, { ...options, limit, permits });
+/** Without the fields that have no value. */
+const given = (fields) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+
+const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+const open = (nodes, options) => {
+  if (nodes[0] === "memory://") {
+    const client = new TestRedlock(options);
+    // Further clients use the same node.
+    shared = client.nodes;
+    return client;
+  }
+  return new Redlock(nodes, {
+    restartGuard: Number(restartGuard ?? 0),
+    minReplicas: Number(process.env.MIN_REPLICAS ?? 0),
+    // A failover on a busy machine may take longer than the default.
+    unavailableAfter: null,
+    ...options,
+  });
 };
 
-const keep = (acquired, { fencing }) => {
+const clientOf = ({ client = "one" }) => {
+  if (!clients.has(client)) clients.set(client, open(shared, {}));
+  return clients.get(client);
+};
+
+const lockOf = (command) => {
+  const { name, ttl_ms, min_hold_ms, max_hold_ms, renew, fencing, label, limit, permits, side } =
+    command;
+  const durations = { ttl: ttl_ms, minHold: min_hold_ms, maxHold: max_hold_ms };
+  const options = given({ ...durations, renew, fencing, label, limit, permits });
+  const client = clientOf(command);
+  if (side) return client.rwlock(name)[side](options);
+  return limit === undefined ? client.lock(name, options) : client.semaphore(name, options);
+};
+
+const leaseOf = ({ lease = "lease" }) => leases.get(lease);
+
+const state = (lease) => {
+  const { held, remaining, ttl } = lease;
+  const fields = { held, remaining_ms: remaining, ttl_ms: ttl };
+  try {
+    return { ...fields, fencing_token: lease.fencingToken };
+  } catch {
+    return fields;
+  }
+};
+
+const keep = (acquired, { lease = "lease" }) => {
   const at = now();
-  lease = acquired;
-  const { token, remaining, keys } = lease;
-  const reply = { at, token, remaining_ms: remaining, keys };
-  return fencing ? { ...reply, fencing_token: lease.fencingToken } : reply;
+  leases.set(lease, acquired);
+  return { at, token: acquired.token, keys: acquired.keys, ...state(acquired) };
 };
 
 const commands = {
+  client: async ({ client, nodes = shared, key_prefix, label }) => {
+    clients.set(client, open(nodes, given({ keyPrefix: key_prefix, label })));
+    return {};
+  },
   acquire: async (command) =>
     keep(
       await lockOf(command).acquire({ wait: command.wait_ms ?? Number.POSITIVE_INFINITY }),
@@ -46,29 +86,88 @@ const commands = {
       ? keep(acquired, command)
       : { ok: false, code: "held", message: "held by another" };
   },
-  attach: async (command) => keep(await lockOf(command).attach(command.token), {}),
-  extend: async ({ ttl_ms }) => {
-    await lease.extend(ttl_ms);
-    return { remaining_ms: lease.remaining };
+  hold: async (command) =>
+    keep(await clientOf(command).hold(command.name, given({ ttl: command.ttl_ms })), command),
+  attach: async (command) => keep(await lockOf(command).attach(command.token), command),
+  extend: async (command) => {
+    await leaseOf(command).extend(command.ttl_ms);
+    return state(leaseOf(command));
   },
-  release: async () => {
-    await lease.release();
+  release: async (command) => {
+    await leaseOf(command).release();
     return {};
   },
-  detach: async () => ({ held: lease.detach() }),
-  held: async () => ({ held: lease.held, remaining_ms: lease.remaining }),
-  inspect: async (command) => {
-    const { held, mode, taken, limit } = await lockOf(command).inspect();
-    return { held, mode: mode ?? null, taken, limit };
+  detach: async (command) => ({ held: leaseOf(command).detach() }),
+  held: async (command) => state(leaseOf(command)),
+  ensure_held: async (command) => {
+    leaseOf(command).ensureHeld();
+    return {};
   },
-  force_release: async (command) => ({ deleted: await client.forceRelease(lockOf(command)) }),
-  lost: async ({ timeout_ms }) => {
-    const { signal } = lease;
-    const over = AbortSignal.timeout(timeout_ms);
+  fencing_token: async (command) => ({ fencing_token: leaseOf(command).fencingToken }),
+  inspect: async (command) => {
+    const { held, mode, taken, limit, label, remaining, nodes } = await lockOf(command).inspect();
+    return {
+      held,
+      mode,
+      taken,
+      limit,
+      label,
+      remaining_ms: remaining,
+      nodes: nodes.map(({ key, state, token, label }) => ({
+        key,
+        state,
+        token,
+        label,
+      })),
+    };
+  },
+  keys: async (command) => {
+    const { key, keys } = lockOf(command);
+    return { key, keys };
+  },
+  force_release: async (command) => ({
+    deleted: await clientOf(command).forceRelease(lockOf(command)),
+  }),
+  list_leases: async (command) => ({
+    tokens: clientOf(command)
+      .leases()
+      .map(({ token }) => token)
+      .sort(),
+  }),
+  release_all: async (command) => ({ released: await clientOf(command).releaseAll() }),
+  stats: async (command) => {
+    const { timeWaited, timeHeld, ...counts } = clientOf(command).stats();
+    const named = Object.entries(counts).map(([name, count]) => [snake(name), count]);
+    return { ...Object.fromEntries(named), time_waited_ms: timeWaited, time_held_ms: timeHeld };
+  },
+  close: async (command) => {
+    clientOf(command).close();
+    return {};
+  },
+  lose: async (command) => ({ lost: await clientOf(command).lose(command.name) }),
+  advance: async (command) => {
+    await clientOf(command).advance(command.ms);
+    return {};
+  },
+  jump: async (command) => {
+    await clientOf(command).jump(command.ms);
+    return {};
+  },
+  fail: async (command) => {
+    clientOf(command).fail();
+    return {};
+  },
+  recover: async (command) => {
+    clientOf(command).recover();
+    return {};
+  },
+  lost: async (command) => {
+    const { signal } = leaseOf(command);
+    const over = AbortSignal.timeout(command.timeout_ms);
     if (!signal.aborted) await once(AbortSignal.any([signal, over]), "abort");
     const at = now();
     if (!signal.aborted) return { ok: false, code: "timeout", message: "not lost" };
-    if (lease.held) throw new Error("told of a loss while it is held");
+    if (leaseOf(command).held) throw new Error("told of a loss while it is held");
     return { at, reason: signal.reason.reason };
   },
 };
@@ -79,18 +178,25 @@ const run = async (command) => {
     return { ok: true, at: now(), ...reply };
   } catch (error) {
     if (!(error instanceof LockError)) throw error;
+    const at = now();
+    const { kind, resource, reason, holder, waited, remaining } = error;
+    const nodes = error.nodes.map(({ state, error }) => ({ state, error }));
     // Other languages name the nodes in their messages.
-    const nodes = error.nodes.map(({ url, error, state }) => `; ${url}: ${error ?? state}`);
-    return { ok: false, at: now(), code: error.kind, message: error.message + nodes.join("") };
+    const reports = error.nodes.map(({ url, error, state }) => `; ${url}: ${error ?? state}`);
+    const message = error.message + reports.join("");
+    const fields = { resource, reason, holder, waited_ms: waited, remaining_ms: remaining };
+    return { ok: false, at, code: kind, message, nodes, ...fields };
   }
 };
 
-const say = (reply) => process.stdout.write(`${JSON.stringify(reply)}\n`);
+/** A line of output. A field without a value is null, as in the other languages. */
+const say = (reply) =>
+  process.stdout.write(`${JSON.stringify(reply, (_, value) => value ?? null)}\n`);
 
 say({ ready: true, pid: process.pid });
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
   if (command.do === "quit") break;
-  say(await run(command));
+  run(command).then((reply) => say({ ...reply, id: command.id }));
 }
 process.exit(0);

@@ -3,126 +3,286 @@
 README.md describes the protocol.
 """
 
-import contextlib
+import asyncio
+import concurrent.futures
+import inspect
 import json
 import os
-import queue
 import sys
+import threading
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import redlock
+from redlock.testing import TestRedlock
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 Reply = dict[str, Any]
+
+#: Options of a lock that are durations. Their fields end with `_ms`.
+DURATIONS = ("ttl", "min_hold", "max_hold")
+#: The other options of a lock.
+PLAIN = ("renew", "fencing", "label")
+#: Options of a client.
+OF_CLIENT = ("key_prefix", "label")
 
 
 def now() -> int:
     return time.clock_gettime_ns(CLOCK)
 
 
+def ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000
+
+
+async def result(value: Any) -> Any:  # noqa: ANN401  (the value of any call)
+    """Returns what a call of either form returned."""
+    return await value if inspect.isawaitable(value) else value
+
+
 class Agent:
-    def __init__(self, nodes: list[str], guard: float) -> None:
-        replicas = int(os.environ.get("MIN_REPLICAS", "0"))
-        # A failover on a busy machine may take longer than the default.
-        self.client = redlock.Redlock(
-            nodes, restart_guard=guard, min_replicas=replicas, unavailable_after=None
-        )
-        self.lease: redlock.Lease | None = None
+    def __init__(self, nodes: list[str], guard: float, is_async: bool) -> None:
+        self.nodes, self.guard, self.is_async = nodes, guard, is_async
+        self.replicas = int(os.environ.get("MIN_REPLICAS", "0"))
+        self.clients: dict[str, Any] = {}
+        self.leases: dict[str, Any] = {}
 
-    def lock(self, command: Reply) -> redlock.Lock:
-        name, ttl = command["name"], command.get("ttl_ms", 10_000) / 1000
-        min_hold = command.get("min_hold_ms", 0) / 1000
-        if "limit" in command:
-            limit, permits = command["limit"], command.get("permits")
-            return self.client.semaphore(name, limit, permits=permits, ttl=ttl, min_hold=min_hold)
-        fencing = command.get("fencing", False)
-        if command.get("side") == "read":
-            return self.client.rwlock(name).read(ttl=ttl)
-        if "side" in command:
-            return self.client.rwlock(name).write(ttl=ttl, fencing=fencing, min_hold=min_hold)
-        return self.client.lock(name, ttl=ttl, fencing=fencing, min_hold=min_hold)
+    def new_client(self, nodes: list[str], options: Reply) -> Any:  # noqa: ANN401  (in either form)
+        if nodes == ["memory://"]:
+            client: redlock.Redlock = TestRedlock(**options)
+            # Further clients use the same node.
+            self.nodes = client.nodes
+        else:
+            # A failover on a busy machine may take longer than the default.
+            options = {"unavailable_after": None, "restart_guard": self.guard, **options}
+            client = redlock.Redlock(nodes, min_replicas=self.replicas, **options)
+        return client.as_async() if self.is_async else client
 
-    def held_lease(self) -> redlock.Lease:
-        assert self.lease is not None
-        return self.lease
-
-    def keep(self, lease: redlock.Lease) -> Reply:
-        at = now()
-        self.lease = lease
-        reply: Reply = {
-            "at": at,
-            "token": lease.token,
-            "remaining_ms": lease.remaining * 1000,
-            "keys": lease.keys,
-        }
-        with contextlib.suppress(redlock.InvalidOption):
-            reply["fencing_token"] = lease.fencing_token
-        return reply
-
-    def acquire(self, command: Reply) -> Reply:
-        wait = command["wait_ms"]
-        return self.keep(self.lock(command).acquire(wait=None if wait is None else wait / 1000))
-
-    def try_(self, command: Reply) -> Reply:
-        lease = self.lock(command).try_acquire()
-        if lease is None:
-            return {"ok": False, "code": "held", "message": "held by another"}
-        return self.keep(lease)
-
-    def attach(self, command: Reply) -> Reply:
-        return self.keep(self.lock(command).attach(command["token"]))
-
-    def extend(self, command: Reply) -> Reply:
-        self.held_lease().extend(ttl=command["ttl_ms"] / 1000)
-        return {"remaining_ms": self.held_lease().remaining * 1000}
-
-    def release(self, command: Reply) -> Reply:
-        self.held_lease().release()
+    async def client(self, command: Reply) -> Reply:
+        given = {field: command[field] for field in OF_CLIENT if field in command}
+        nodes = command.get("nodes", self.nodes)
+        self.clients[command["client"]] = self.new_client(nodes, given)
         return {}
 
-    def detach(self, command: Reply) -> Reply:
-        return {"held": self.held_lease().detach()}
+    def client_of(self, command: Reply) -> Any:  # noqa: ANN401  (in either form)
+        key = command.get("client", "one")
+        if key not in self.clients:
+            self.clients[key] = self.new_client(self.nodes, {})
+        return self.clients[key]
 
-    def held(self, command: Reply) -> Reply:
-        lease = self.held_lease()
-        return {"held": lease.held, "remaining_ms": lease.remaining * 1000}
+    def lock(self, command: Reply) -> Any:  # noqa: ANN401  (in either form)
+        client, name = self.client_of(command), command["name"]
+        options = {field: command[field] for field in PLAIN if field in command}
+        for field in DURATIONS:
+            if f"{field}_ms" in command:
+                options[field] = command[f"{field}_ms"] / 1000
+        match command:
+            case {"limit": limit}:
+                return client.semaphore(name, limit, permits=command.get("permits"), **options)
+            case {"side": side}:
+                return getattr(client.rwlock(name), side)(**options)
+            case _:
+                return client.lock(name, **options)
 
-    def inspect(self, command: Reply) -> Reply:
-        found = self.lock(command).inspect()
-        return {"held": found.held, "mode": found.mode, "taken": found.taken, "limit": found.limit}
+    def lease_of(self, command: Reply) -> Any:  # noqa: ANN401  (in either form)
+        return self.leases[command.get("lease", "lease")]
 
-    def force_release(self, command: Reply) -> Reply:
-        return {"deleted": self.client.force_release(self.lock(command))}
+    def keep(self, command: Reply, lease: Any) -> Reply:  # noqa: ANN401  (in either form)
+        at = now()
+        self.leases[command.get("lease", "lease")] = lease
+        return {"at": at, "token": lease.token, "keys": lease.keys, **self.state(lease)}
 
-    def lost(self, command: Reply) -> Reply:
-        lease, told = self.held_lease(), queue.SimpleQueue[Reply]()
-        lease.on_lost(lambda error: told.put({"at": now(), "reason": error.reason}))
+    def state(self, lease: Any) -> Reply:  # noqa: ANN401  (in either form)
+        state = {"held": lease.held, "remaining_ms": ms(lease.remaining), "ttl_ms": ms(lease.ttl)}
         try:
-            word = told.get(timeout=command["timeout_ms"] / 1000)
-        except queue.Empty:
+            return state | {"fencing_token": lease.fencing_token}
+        except redlock.InvalidOption:
+            return state
+
+    async def acquire(self, command: Reply) -> Reply:
+        wait = command["wait_ms"]
+        lock = self.lock(command)
+        return self.keep(
+            command, await result(lock.acquire(wait=None if wait is None else wait / 1000))
+        )
+
+    async def try_(self, command: Reply) -> Reply:
+        lease = await result(self.lock(command).try_acquire())
+        if lease is None:
+            return {"ok": False, "code": "held", "message": "held by another"}
+        return self.keep(command, lease)
+
+    async def hold(self, command: Reply) -> Reply:
+        options = {"ttl": command["ttl_ms"] / 1000} if "ttl_ms" in command else {}
+        return self.keep(
+            command, await result(self.client_of(command).hold(command["name"], **options))
+        )
+
+    async def attach(self, command: Reply) -> Reply:
+        return self.keep(command, await result(self.lock(command).attach(command["token"])))
+
+    async def extend(self, command: Reply) -> Reply:
+        await result(self.lease_of(command).extend(ttl=command["ttl_ms"] / 1000))
+        return self.state(self.lease_of(command))
+
+    async def release(self, command: Reply) -> Reply:
+        await result(self.lease_of(command).release())
+        return {}
+
+    async def detach(self, command: Reply) -> Reply:
+        return {"held": self.lease_of(command).detach()}
+
+    async def held(self, command: Reply) -> Reply:
+        return self.state(self.lease_of(command))
+
+    async def ensure_held(self, command: Reply) -> Reply:
+        self.lease_of(command).ensure_held()
+        return {}
+
+    async def fencing_token(self, command: Reply) -> Reply:
+        return {"fencing_token": self.lease_of(command).fencing_token}
+
+    async def inspect(self, command: Reply) -> Reply:
+        found = await result(self.lock(command).inspect())
+        nodes = [
+            {field: getattr(node, field) for field in ("key", "state", "token", "label")}
+            for node in found.nodes
+        ]
+        fields = {
+            field: getattr(found, field) for field in ("held", "mode", "taken", "limit", "label")
+        }
+        return {**fields, "remaining_ms": ms(found.remaining), "nodes": nodes}
+
+    async def keys(self, command: Reply) -> Reply:
+        lock = self.lock(command)
+        return {"key": lock.key, "keys": lock.keys}
+
+    async def force_release(self, command: Reply) -> Reply:
+        lock = self.lock(command)
+        return {"deleted": await result(self.client_of(command).force_release(lock))}
+
+    async def list_leases(self, command: Reply) -> Reply:
+        return {"tokens": sorted(lease.token for lease in self.client_of(command).leases())}
+
+    async def release_all(self, command: Reply) -> Reply:
+        return {"released": await result(self.client_of(command).release_all())}
+
+    async def stats(self, command: Reply) -> Reply:
+        stats = self.client_of(command).stats()
+        times = {"time_waited_ms": ms(stats.time_waited), "time_held_ms": ms(stats.time_held)}
+        fields = (
+            "granted",
+            "refused",
+            "timed_out",
+            "unavailable",
+            "released",
+            "renewed",
+            "waiting",
+        )
+        counts = {field: getattr(stats, field) for field in (*fields, "held", "lost")}
+        return counts | times
+
+    async def close(self, command: Reply) -> Reply:
+        self.client_of(command).close()
+        return {}
+
+    async def lose(self, command: Reply) -> Reply:
+        return {"lost": await result(self.client_of(command).lose(command["name"]))}
+
+    async def advance(self, command: Reply) -> Reply:
+        await result(self.client_of(command).advance(command["ms"] / 1000))
+        return {}
+
+    async def jump(self, command: Reply) -> Reply:
+        await result(self.client_of(command).jump(command["ms"] / 1000))
+        return {}
+
+    async def fail(self, command: Reply) -> Reply:
+        self.client_of(command).fail()
+        return {}
+
+    async def recover(self, command: Reply) -> Reply:
+        self.client_of(command).recover()
+        return {}
+
+    async def lost(self, command: Reply) -> Reply:
+        lease, timeout = self.lease_of(command), command["timeout_ms"] / 1000
+        told = concurrent.futures.Future[Reply]()
+        lease.on_lost(lambda error: told.set_result({"at": now(), "reason": error.reason}))
+        try:
+            if self.is_async:
+                word = await asyncio.wait_for(asyncio.wrap_future(told), timeout)
+            else:
+                word = told.result(timeout)
+        except TimeoutError:
             return {"ok": False, "code": "timeout", "message": "not lost"}
         assert not lease.held
         return word
 
-    def run(self, command: Reply) -> Reply:
-        verb = getattr(self, {"try": "try_"}.get(command["do"], command["do"]))
+    async def run(self, command: Reply) -> Reply:
+        do = str(command["do"])
+        verb = getattr(self, "try_" if do == "try" else do)
         try:
-            reply = verb(command)
+            reply = await verb(command)
         except redlock.LockError as error:
-            reply = {"ok": False, "code": error.code, "message": str(error)}
-        return {"ok": True, "at": now(), **reply}
+            nodes = [{"state": node.state, "error": node.error} for node in error.nodes]
+            reply = {"ok": False, "code": error.code, "message": str(error), "nodes": nodes}
+            reply |= {field: getattr(error, field) for field in ("resource", "reason", "holder")}
+            reply |= {f"{field}_ms": ms(getattr(error, field)) for field in ("waited", "remaining")}
+        return {"ok": True, "at": now(), **reply, "id": command.get("id")}
 
 
-def main() -> None:
-    nodes, guard_ms = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0
-    agent = Agent(nodes.split(), guard_ms / 1000)
-    print(json.dumps({"ready": True, "pid": os.getpid()}), flush=True)
+def say(reply: Reply) -> None:
+    # One call per line, because several threads write.
+    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.flush()
+
+
+def complete(coroutine: Coroutine[Any, Any, Reply]) -> None:
+    """Runs a command whose calls block."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        say(end.value)
+
+
+def read_commands(begin: Callable[[Reply], object]) -> None:
     for line in sys.stdin:
         command = json.loads(line)
         if command["do"] == "quit":
             return
-        print(json.dumps(agent.run(command)), flush=True)
+        begin(command)
+
+
+async def serve(agent: Agent) -> None:
+    """Runs each command as a task. The loop of the tasks is not blocked by the wait for the next command."""
+    loop, tasks = asyncio.get_running_loop(), set()
+
+    async def run(command: Reply) -> None:
+        say(await agent.run(command))
+
+    def begin(command: Reply) -> None:
+        task = loop.create_task(run(command))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    await asyncio.to_thread(read_commands, lambda each: loop.call_soon_threadsafe(begin, each))
+
+
+def main() -> None:
+    form, nodes, guard_ms = sys.argv[1], sys.argv[2].split(), float((*sys.argv, "0")[3])
+    agent = Agent(nodes, guard_ms / 1000, form == "asyncio")
+    say({"ready": True, "pid": os.getpid()})
+    if form == "asyncio":
+        asyncio.run(serve(agent))
+    else:
+        run = agent.run
+        read_commands(
+            lambda command: threading.Thread(
+                target=complete, args=(run(command),), daemon=True
+            ).start()
+        )
 
 
 main()

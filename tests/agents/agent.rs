@@ -2,12 +2,20 @@
 //! `README.md` describes the protocol.
 
 mod candidate;
+mod clients;
 
-use redlock::ffi::{self, Unit};
-use redlock::{Error, Lease, LeaseHandle, Lock, Redlock};
-use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{BufRead, Write};
+use std::rc::Rc;
 use std::time::Duration;
+
+use redlock::{Error, LeaseHandle};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+
+use clients::Clients;
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -21,146 +29,161 @@ fn main() {
         return runtime.block_on(candidate::run(nodes, name, ttl)).expect("it campaigns forever");
     }
     let guard = words.next().map_or(0, |ms| ms.parse().expect("milliseconds"));
-    let guard = Duration::from_millis(guard);
-    let replicas =
-        std::env::var("MIN_REPLICAS").map_or(0, |count| count.parse().expect("a number"));
-    let builder = Redlock::builder(nodes.split(' ')).restart_guard(guard).min_replicas(replicas);
-    // A failover on a busy machine may take longer than the default.
-    let client = builder.unavailable_after(None).build().expect("a client");
-    let mut agent = Agent { client, lease: None };
+    let agent = Rc::new(Agent {
+        clients: Clients::new(&nodes, Duration::from_millis(guard)),
+        leases: RefCell::default(),
+    });
     print_reply(&json!({"ready": true, "pid": std::process::id()}));
-    for line in std::io::stdin().lock().lines() {
-        let command: Value = serde_json::from_str(&line.expect("a line")).expect("a JSON object");
-        if command["do"] == "quit" {
-            return;
+    let mut commands = read_commands();
+    LocalSet::new().block_on(&runtime, async move {
+        while let Some(command) = commands.recv().await {
+            let agent = Rc::clone(&agent);
+            tokio::task::spawn_local(async move { print_reply(&agent.run(&command).await) });
         }
-        print_reply(&runtime.block_on(agent.run(&command)));
-    }
+    });
+}
+
+/// The commands up to `quit`, from a thread of their own, because reading them blocks.
+fn read_commands() -> mpsc::UnboundedReceiver<Value> {
+    let (sender, commands) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let command: Value =
+                serde_json::from_str(&line.expect("a line")).expect("a JSON object");
+            if command["do"] == "quit" || sender.send(command).is_err() {
+                return;
+            }
+        }
+    });
+    commands
 }
 
 struct Agent {
-    client: Redlock,
-    lease: Option<Lease>,
+    clients: Clients,
+    leases: RefCell<HashMap<String, LeaseHandle>>,
 }
+
+type Reply = Result<Value, Error>;
 
 impl Agent {
-    async fn run(&mut self, command: &Value) -> Value {
-        let reply = match command["do"].as_str() {
-            Some("acquire") => self.acquire(command).await,
-            Some("try") => self.try_acquire(command).await,
-            Some("attach") => self.attach(command).await,
-            Some("extend") => self.extend(command).await,
-            Some("release") => self.release().await,
-            Some("detach") => Ok(json!({"held": self.handle().detach()})),
-            Some("held") => Ok(
-                json!({"held": self.handle().is_held(), "remaining_ms": millis(self.handle().remaining())}),
-            ),
-            Some("inspect") => self.inspect(command).await,
-            Some("force_release") => self.force_release(command).await,
-            Some("lost") => Ok(self.lost(command).await),
-            other => panic!("no such command: {other:?}"),
-        };
-        stamped(reply)
-    }
-
-    async fn acquire(&mut self, command: &Value) -> Result<Value, Error> {
-        let wait = command["wait_ms"].as_f64().map(|wait| Duration::from_secs_f64(wait / 1e3));
-        let lease = self.lock(command).acquire_within(wait).await?;
-        Ok(self.keep(lease))
-    }
-
-    async fn try_acquire(&mut self, command: &Value) -> Result<Value, Error> {
-        Ok(match self.lock(command).try_acquire().await? {
-            Some(lease) => self.keep(lease),
-            None => json!({"ok": false, "code": "held", "message": "held by another"}),
-        })
-    }
-
-    async fn inspect(&self, command: &Value) -> Result<Value, Error> {
-        let found = self.lock(command).inspect().await?;
-        let (held, mode, taken, limit) = (found.held, found.mode, found.taken, found.limit);
-        Ok(json!({"held": held, "mode": mode, "taken": taken, "limit": limit}))
-    }
-
-    async fn force_release(&self, command: &Value) -> Result<Value, Error> {
-        Ok(json!({"deleted": self.lock(command).force_release().await?}))
-    }
-
-    async fn attach(&mut self, command: &Value) -> Result<Value, Error> {
-        let token = command["token"].as_str().expect("a token");
-        let lease = self.lock(command).attach(token).await?;
-        Ok(self.keep(lease))
-    }
-
-    async fn extend(&mut self, command: &Value) -> Result<Value, Error> {
-        ffi::extend(&self.handle(), command["ttl_ms"].as_f64(), Unit::Milliseconds)?.await?;
-        Ok(json!({"remaining_ms": millis(self.handle().remaining())}))
-    }
-
-    async fn release(&mut self) -> Result<Value, Error> {
-        self.handle().release().await?;
-        Ok(json!({}))
-    }
-
-    /// Measures the notification itself. `held` is read only after `lost` has completed.
-    async fn lost(&mut self, command: &Value) -> Value {
-        let limit = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
-        let hold = self.handle();
-        let Ok(error) = tokio::time::timeout(limit, hold.lost()).await else {
-            return json!({"ok": false, "code": "timeout", "message": "not lost"});
-        };
-        while hold.is_held() {
-            std::hint::spin_loop();
-        }
-        json!({"at": now(), "reason": error.reason()})
-    }
-
-    fn lock(&self, command: &Value) -> Lock {
-        let name = command["name"].as_str().expect("a name");
-        let fencing = command["fencing"].as_bool().unwrap_or_default();
-        let min_hold = command["min_hold_ms"].as_u64().unwrap_or_default();
-        let count =
-            |field: &str| command[field].as_u64().map(|count| u32::try_from(count).unwrap());
-        let lock = match (count("limit"), command["side"].as_str()) {
-            (Some(limit), _) => {
-                self.client.semaphore(name, limit).permits(count("permits").unwrap_or(1))
+    async fn run(&self, command: &Value) -> Value {
+        let verb = command["do"].as_str().expect("a command");
+        let reply = match verb {
+            "acquire" | "try" | "attach" | "hold" => self.begin(verb, command).await,
+            "extend" | "release" | "detach" | "held" | "ensure_held" | "fencing_token" | "lost" => {
+                self.of_lease(verb, command).await
             }
-            (_, Some("read")) => self.client.rwlock(name).read(),
-            (_, Some(_)) => self.client.rwlock(name).write(),
-            (None, None) => self.client.lock(name),
+            "lose" | "advance" | "jump" | "fail" | "recover" => {
+                self.clients.of_test(verb, command).await
+            }
+            _ => self.clients.run(verb, command).await,
         };
-        let lock = lock.fencing(fencing).min_hold(Duration::from_millis(min_hold));
-        match command["ttl_ms"].as_u64() {
-            Some(ttl) => lock.ttl(Duration::from_millis(ttl)),
-            None => lock,
-        }
+        stamped(reply, &command["id"])
     }
 
-    fn keep(&mut self, lease: Lease) -> Value {
+    /// The commands that return a lease.
+    async fn begin(&self, verb: &str, command: &Value) -> Reply {
+        let lease = match verb {
+            "acquire" => {
+                let wait = command["wait_ms"].as_f64();
+                let wait = wait.map(|wait| Duration::from_secs_f64(wait / 1e3));
+                self.clients.lock(command).acquire_within(wait).await?
+            }
+            "try" => match self.clients.lock(command).try_acquire().await? {
+                Some(lease) => lease,
+                None => {
+                    return Ok(json!({"ok": false, "code": "held", "message": "held by another"}));
+                }
+            },
+            "attach" => {
+                let token = command["token"].as_str().expect("a token");
+                self.clients.lock(command).attach(token).await?
+            }
+            _ => self.clients.hold(command).await?,
+        };
         let at = now();
-        let remaining = millis(lease.remaining());
-        let mut reply = json!({"at": at, "token": lease.token(), "remaining_ms": remaining, "keys": lease.keys()});
-        if let Ok(token) = lease.fencing_token() {
-            reply["fencing_token"] = json!(token);
-        }
-        self.lease = Some(lease);
-        reply
+        // The end of a lease is a command, so dropping it must not release it.
+        let lease = lease.into_handle();
+        let mut reply = state(&lease);
+        reply["at"] = json!(at);
+        reply["token"] = json!(lease.token());
+        reply["keys"] = json!(lease.keys());
+        self.leases.borrow_mut().insert(lease_of(command), lease);
+        Ok(reply)
     }
 
-    fn handle(&self) -> LeaseHandle {
-        self.lease.as_ref().expect("a lease").handle()
+    async fn of_lease(&self, verb: &str, command: &Value) -> Reply {
+        let lease = self.leases.borrow()[&lease_of(command)].clone();
+        match verb {
+            "extend" => {
+                let ttl = command["ttl_ms"].as_u64().expect("ttl_ms");
+                lease.extend(Duration::from_millis(ttl)).await?;
+            }
+            "release" => lease.release().await?,
+            "detach" => return Ok(json!({"held": lease.detach()})),
+            "ensure_held" => lease.ensure_held()?,
+            "fencing_token" => return Ok(json!({"fencing_token": lease.fencing_token()?})),
+            "lost" => return Ok(lost(&lease, command).await),
+            _ => {}
+        }
+        Ok(state(&lease))
     }
 }
 
-fn stamped(reply: Result<Value, Error>) -> Value {
+/// Measures the notification itself. `held` is read only after `lost` has completed.
+async fn lost(lease: &LeaseHandle, command: &Value) -> Value {
+    let limit = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
+    let Ok(error) = tokio::time::timeout(limit, lease.lost()).await else {
+        return json!({"ok": false, "code": "timeout", "message": "not lost"});
+    };
+    while lease.is_held() {
+        std::hint::spin_loop();
+    }
+    json!({"at": now(), "reason": error.reason()})
+}
+
+fn lease_of(command: &Value) -> String {
+    command["lease"].as_str().unwrap_or("lease").to_owned()
+}
+
+fn state(lease: &LeaseHandle) -> Value {
+    let mut state = json!({
+        "held": lease.is_held(),
+        "remaining_ms": millis(lease.remaining()),
+        "ttl_ms": millis(lease.ttl()),
+    });
+    if let Ok(token) = lease.fencing_token() {
+        state["fencing_token"] = json!(token);
+    }
+    state
+}
+
+fn stamped(reply: Reply, id: &Value) -> Value {
     let at = now();
-    let mut reply = reply.unwrap_or_else(
-        |error| json!({"ok": false, "code": error.code(), "message": error.to_string()}),
-    );
+    let mut reply = reply.unwrap_or_else(|error| described(&error));
     let fields = reply.as_object_mut().expect("an object");
     fields.entry("ok").or_insert(json!(true));
     fields.entry("at").or_insert(json!(at));
+    fields.insert("id".to_owned(), id.clone());
     reply
+}
+
+fn described(error: &Error) -> Value {
+    let nodes = error.nodes().iter().map(|node| {
+        let state = node.state.as_str();
+        json!({"state": state, "error": node.error})
+    });
+    json!({
+        "ok": false,
+        "code": error.code(),
+        "message": error.to_string(),
+        "resource": error.resource(),
+        "reason": error.reason(),
+        "holder": error.holder(),
+        "waited_ms": error.waited().map(millis),
+        "remaining_ms": error.remaining().map(millis),
+        "nodes": nodes.collect::<Vec<_>>(),
+    })
 }
 
 fn print_reply(reply: &Value) {

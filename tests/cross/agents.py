@@ -52,8 +52,9 @@ def command_line(language: str) -> list[str]:
     match language:
         case "rust":
             return [built("agent")]
-        case "python":
-            return [sys.executable, str(FOLDER / "agent.py")]
+        case "python" | "asyncio":
+            form = "sync" if language == "python" else "asyncio"
+            return [sys.executable, str(FOLDER / "agent.py"), form]
         case _:
             return ["node", str(FOLDER / "agent.mjs")]
 
@@ -144,7 +145,7 @@ class Program:
 
 
 class Agent(Program):
-    """One lock holder process. `send` and `receive` are separate, so that an acquire can wait meanwhile."""
+    """A process that holds locks. `send` and `receive` are separate, so that an acquire can wait meanwhile."""
 
     def __init__(
         self,

@@ -4,7 +4,13 @@ import re
 
 from .agents import ROOT
 
-FILES = ["tests/python/*.py", "tests/cross/*.py", "tests/node/*.mjs", "tests/rust/**/*.rs"]
+FILES = [
+    "tests/conformance/*.py",
+    "tests/python/*.py",
+    "tests/cross/*.py",
+    "tests/node/*.mjs",
+    "tests/rust/**/*.rs",
+]
 
 
 def test_every_test_that_the_list_names_exists() -> None:

@@ -8,7 +8,6 @@ import random
 import uuid
 
 import pytest
-import redlock
 
 from .agents import Agent, HoldPeriod, now
 from .outages import holds_while_servers_are_killed
@@ -43,55 +42,6 @@ def test_readers_share_and_a_writer_waits_for_the_last(nodes: list[str]) -> None
         assert two.receive()["ok"]
 
     every_pair(nodes, scenario)
-
-
-def test_waiting_writer_comes_before_further_readers(nodes: list[str]) -> None:
-    def scenario(one: Agent, two: Agent, name: str) -> None:
-        read, write = [{"name": name, "ttl_ms": TTL_MS, "side": side} for side in ("read", "write")]
-        with redlock.Redlock(nodes, restart_guard=0) as client:
-            first = client.rwlock(name).read(ttl=TTL_MS / 1000).acquire()
-            two.send("acquire", **write, wait_ms=None)
-            # The nodes know about the writer after its first refusal.
-            for _ in range(1000):
-                refused = one.ask("acquire", **read, wait_ms=0)
-                if not refused["ok"]:
-                    break
-                one.must("release")
-            else:
-                pytest.fail("readers always come first")
-            assert "a waiting writer comes first" in refused["message"], refused
-            first.release()
-            assert two.receive()["ok"]
-
-    every_pair(nodes, scenario, NEXT_LANGUAGE)
-
-
-def test_extended_and_lost_readers(nodes: list[str]) -> None:
-    def scenario(one: Agent, two: Agent, name: str) -> None:
-        read = {"name": name, "ttl_ms": TTL_MS, "side": "read"}
-        one.must("acquire", **read, wait_ms=0)
-        two.must("acquire", **read, wait_ms=0)
-        one.must("extend", ttl_ms=TTL_MS * 2)
-        # By its name, as an operator does. All readers lose it.
-        assert two.must("force_release", name=name)["deleted"]
-        for agent in (one, two):
-            assert agent.must("lost", timeout_ms=TTL_MS)["reason"] in ("missing", "quorum")
-        assert two.must("try", **read | {"side": "write"})["ok"]
-
-    every_pair(nodes, scenario, NEXT_LANGUAGE)
-
-
-def test_another_process_continues_a_reader(nodes: list[str]) -> None:
-    def scenario(one: Agent, two: Agent, name: str) -> None:
-        read = {"name": name, "ttl_ms": TTL_MS, "side": "read"}
-        token = one.must("acquire", **read, wait_ms=0)["token"]
-        two.must("attach", **read, token=token)
-        one.must("detach")
-        assert one.ask("try", **read | {"side": "write"})["code"] == "held"
-        two.must("release")
-        assert one.must("try", **read | {"side": "write"})["ok"]
-
-    every_pair(nodes, scenario, NEXT_LANGUAGE)
 
 
 @pytest.mark.slow("a ttl of eight seconds that ends")

@@ -40,44 +40,6 @@ def test_permits_are_shared_and_released_to_the_waiter(nodes: list[str]) -> None
     every_pair(nodes, scenario)
 
 
-def test_largest_limit_applies(nodes: list[str]) -> None:
-    def scenario(one: Agent, two: Agent, name: str) -> None:
-        large = {"name": name, "ttl_ms": TTL_MS, "limit": 4, "permits": 4}
-        one.must("acquire", **large, wait_ms=0)
-        small = {"name": name, "ttl_ms": TTL_MS, "limit": 2}
-        assert two.ask("try", **small)["code"] == "held"
-        assert two.ask("try", **small | {"limit": 5})["ok"]
-
-    every_pair(nodes, scenario, NEXT_LANGUAGE)
-
-
-def test_lost_and_deleted_permits(nodes: list[str]) -> None:
-    def scenario(one: Agent, two: Agent, name: str) -> None:
-        pool = {"name": name, "ttl_ms": TTL_MS, "limit": 2}
-        one.must("acquire", **pool, wait_ms=0)
-        one.must("extend", ttl_ms=TTL_MS * 2)
-        assert two.must("force_release", **pool)["deleted"]
-        assert one.must("lost", timeout_ms=TTL_MS)["reason"] in ("missing", "quorum")
-        assert not two.must("force_release", **pool)["deleted"]
-        assert two.must("try", **pool, permits=2)["ok"]
-
-    every_pair(nodes, scenario, NEXT_LANGUAGE)
-
-
-def test_min_hold_limits_a_rate(nodes: list[str]) -> None:
-    def scenario(one: Agent, two: Agent, name: str) -> None:
-        calls = {"name": name, "ttl_ms": TTL_MS, "limit": 2, "min_hold_ms": TTL_MS // 2}
-        for agent in (one, two):
-            agent.must("acquire", **calls, wait_ms=0)
-            agent.must("release")
-        # Within `wait`, a release reaches the nodes that were late.
-        refused = one.ask("acquire", **calls, wait_ms=500)
-        assert refused["code"] == "timeout", refused
-        assert "all 2 permits are taken" in refused["message"], refused
-
-    every_pair(nodes, scenario, NEXT_LANGUAGE)
-
-
 @pytest.mark.slow("a ttl of eight seconds that ends")
 def test_permit_of_a_killed_holder_expires(nodes: list[str]) -> None:
     def scenario(one: Agent, two: Agent, name: str) -> None:

@@ -18,18 +18,6 @@ function increasing(tokens) {
 
 for (const [kind, url] of Object.entries(kinds)) {
   describe(kind, () => {
-    test("tokens of two clients increase with each lease", async () => {
-      const [nodes, name] = [url(), uniqueName()];
-      const clients = [new Redlock(nodes), new Redlock(nodes)];
-      const tokens = [];
-      for (let turn = 0; turn < 20; turn += 1) {
-        const lease = await clients[turn % 2].lock(name, { fencing: true, wait: 5000 }).acquire();
-        tokens.push(lease.fencingToken);
-        await lease.release();
-      }
-      increasing(tokens);
-    });
-
     test("tokens follow the order of the holders when many wait", async () => {
       const [nodes, name] = [url(), uniqueName()];
       const tokens = [];
@@ -42,15 +30,6 @@ for (const [kind, url] of Object.entries(kinds)) {
       increasing(tokens);
     });
 
-    test("extend and release do not change the token", async () => {
-      const lease = await new Redlock(url()).lock(uniqueName(), { fencing: true }).acquire();
-      const token = lease.fencingToken;
-      await lease.extend(20_000);
-      assert.equal(lease.fencingToken, token);
-      await lease.release();
-      assert.equal(lease.fencingToken, token);
-    });
-
     test("the token can first be read after the release", async () => {
       const lease = await new Redlock(url()).lock(uniqueName(), { fencing: true }).tryAcquire();
       await lease.release();
@@ -59,45 +38,6 @@ for (const [kind, url] of Object.entries(kinds)) {
   });
 }
 
-test("a lease without a token explains the fencing option", async () => {
-  const described = new Redlock("memory://").lock(uniqueName());
-  const lease = await described.acquire();
-  const refusal = { kind: "invalid", name: "InvalidOption", resource: described.key };
-  assert.throws(() => lease.fencingToken, { ...refusal, message: /fencing: true/ });
-  await lease.release();
-  assert.throws(() => lease.fencingToken, refusal);
-});
-
-test("the server stores the token beside the lock key", async () => {
-  const { server } = shared;
-  const lease = await new Redlock(server.url).lock(uniqueName(), { fencing: true }).acquire();
-  assert.equal(await server.cli("GET", `{${lease.key}}:fence`), String(lease.fencingToken));
-  await lease.release();
-});
-
-test("several names share one token", async () => {
-  const redlock = new Redlock(shared.server.url);
-  const names = [uniqueName(), uniqueName()];
-  const token = (name) => redlock.using(name, { fencing: true }, (lease) => lease.fencingToken);
-  const tokens = [await token(names[1]), await token(names)];
-  for (const name of names) {
-    const stored = await shared.server.cli("GET", `{${redlock.lock(name).key}}:fence`);
-    assert.equal(stored, String(tokens[1]));
-  }
-  tokens.push(await token(names[0]));
-  increasing(tokens);
-});
-
-test("tokens increase over a quorum", async () => {
-  const redlock = new Redlock([1, 2, 3].map(() => `memory://${uniqueName()}`));
-  const described = redlock.lock(uniqueName(), { fencing: true });
-  const tokens = [];
-  for (let turn = 0; turn < 10; turn += 1) {
-    await described.using(({ fencingToken }) => tokens.push(fencingToken));
-  }
-  increasing(tokens);
-});
-
 test("the functions of the default client accept the option", async () => {
   configure(`memory://${uniqueName()}`);
   const name = uniqueName();
@@ -105,10 +45,4 @@ test("the functions of the default client accept the option", async () => {
   const second = await lock(name, { fencing: true }).using((lease) => lease.fencingToken);
   increasing([first, second]);
   assert.throws(() => lock(name, { fencing: 1 }), { kind: "invalid", message: /fencing/ });
-});
-
-test("a name whose fence key would be in another slot is rejected", () => {
-  const redlock = new Redlock("memory://");
-  assert.throws(() => redlock.lock("a}b", { fencing: true }), { kind: "invalid" });
-  assert.equal(redlock.lock("a}b").key, "lock:a}b");
 });

@@ -5,40 +5,8 @@ import { Redlock } from "redlock-native";
 import { serverForSuite, silentNodesForSuite, table, uniqueName } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
-const { valid, invalid, error: words, foreign } = table("labels");
-const DIGITS = "0123456789abcdef".repeat(2);
+const { invalid, error: words } = table("labels");
 const shared = serverForSuite();
-
-const refused = (client, name) =>
-  client
-    .lock(name, { wait: 0 })
-    .acquire()
-    .then(
-      () => assert.fail("it was acquired"),
-      (error) => {
-        assert.equal(error.kind, "timeout", error.message);
-        return error;
-      },
-    );
-
-test("other clients name the holder, and the token has the label", async () => {
-  const [mine, theirs] = [new Redlock(shared.server.url), new Redlock(shared.server.url)];
-  for (const label of valid) {
-    const name = uniqueName();
-    const lease = await mine.lock(name, { label }).acquire();
-    assert.match(lease.token.slice(0, 32), /^[0-9a-f]{32}$/);
-    assert.equal(lease.token.slice(32), `:${label}`);
-    const error = await refused(theirs, name);
-    assert.equal(error.holder, label);
-    assert.ok(error.message.includes(`already held by ${label}, and expires in`), error.message);
-    const seen = await theirs.lock(name).inspect();
-    assert.deepEqual([seen.held, seen.label, seen.nodes[0].label], [true, label, label]);
-    await lease.extend(20_000);
-    await lease.release();
-    assert.equal(lease.token.slice(32), `:${label}`, "after the release");
-    assert.equal((await theirs.lock(name).inspect()).label, undefined);
-  }
-});
 
 const silent = silentNodesForSuite(1);
 
@@ -93,18 +61,6 @@ test("a lost lease keeps its token with the label", async () => {
   assert.ok(lease.token.endsWith(":web-3"));
 });
 
-test("attach continues a lease with a label", async () => {
-  const client = new Redlock(shared.server.url);
-  const name = uniqueName();
-  const ours = await client.lock(name, { label: "web-3" }).acquire();
-  await assert.rejects(client.attach(name, ours.token.slice(0, 32)), { kind: "lost" });
-  const theirs = await client.lock(name, { label: "web-4" }).attach(ours.token);
-  assert.equal(theirs.token, ours.token);
-  ours.detach();
-  assert.equal((await refused(client, name)).holder, "web-3");
-  await theirs.release();
-});
-
 test("many leases with and without a label have their tokens", async () => {
   const client = new Redlock(shared.server.url);
   const label = (at) => (at % 2 === 0 ? "web-3" : false);
@@ -117,28 +73,4 @@ test("many leases with and without a label have their tokens", async () => {
   }
   assert.equal(new Set(leases.map((lease) => lease.token)).size, 100);
   await Promise.all(leases.map((lease) => lease.release()));
-});
-
-test("a foreign value is never shown", async () => {
-  const client = new Redlock(shared.server.url);
-  for (const value of [...foreign, `{digits}:forged${"x".repeat(10_000)}`]) {
-    const name = uniqueName();
-    await shared.server.cli("SET", `lock:${name}`, value.replace("{digits}", DIGITS), "PX", 60_000);
-    const error = await refused(client, name);
-    assert.equal(error.holder, undefined);
-    assert.ok(!error.message.includes("forged") && /^\P{Cc}*$/u.test(error.message), error.message);
-    const seen = await client.lock(name).inspect();
-    assert.deepEqual([seen.held, seen.label, seen.nodes[0].label], [true, undefined, undefined]);
-  }
-});
-
-test("force release deletes a kept value with the longest label", async () => {
-  const client = new Redlock(shared.server.url);
-  const name = uniqueName();
-  const lock = client.lock(name, { label: "x".repeat(48), minHold: 5000 });
-  await (await lock.acquire()).release();
-  assert.equal((await lock.inspect()).nodes[0].state, "kept");
-  assert.equal(await client.forceRelease(name), true);
-  await (await lock.acquire()).release();
-  await client.forceRelease(name);
 });

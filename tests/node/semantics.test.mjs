@@ -3,14 +3,7 @@
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { configure, lock as lockOfDefaultClient, Redlock } from "redlock-native";
-import {
-  assertNotConnected,
-  assertRefused,
-  eventually,
-  serverForSuite,
-  uniqueName,
-  waiting,
-} from "./helper.mjs";
+import { assertNotConnected, eventually, serverForSuite, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -89,57 +82,6 @@ for (const [kind, url] of Object.entries(NODE_URLS)) {
         return true;
       });
       await lease.release();
-    });
-
-    test("extend sets the ttl of later renewals", async () => {
-      const lease = await new Redlock(url()).lock(uniqueName(), { ttl: 2000 }).acquire();
-      await lease.extend(6000);
-      // The first renewal after the extend lengthens the lease to more than the TTL of the acquire.
-      let least = lease.remaining;
-      await eventually(() => {
-        const { remaining } = lease;
-        least = Math.min(least, remaining);
-        assert.ok(remaining > least && remaining > 2000, `${remaining} ms`);
-      });
-      await lease.release();
-    });
-
-    test("a second release does nothing, but after a loss each release rejects", async () => {
-      const redlock = new Redlock(url());
-      const name = uniqueName();
-      const first = await redlock.lock(name).acquire();
-      await first.release();
-      const second = await redlock.lock(name).acquire();
-      await first.release();
-      assert.equal((await redlock.lock(name).inspect()).held, true);
-      await redlock.forceRelease(name);
-      await eventually(() => assert.equal(second.held, false));
-      for (let turn = 0; turn < 2; turn++) {
-        await assert.rejects(second.release(), { kind: "lost", reason: "missing" });
-      }
-    });
-
-    test("tryAcquire does not overtake a waiter of this process", async () => {
-      const redlock = new Redlock(url());
-      const [free, taken] = [uniqueName(), uniqueName()];
-      const held = await redlock.lock(taken).acquire();
-      const first = redlock.lock([free, taken]).acquire();
-      const lock = redlock.lock(taken);
-      await waiting(redlock);
-      // The waiter was refused, so it keeps no key of its other name. Others can acquire that name meanwhile.
-      const other = await eventually(async () => {
-        const lease = await redlock.lock(free).tryAcquire();
-        assert.ok(lease);
-        return lease;
-      });
-      await other.release();
-      await assertRefused(lock);
-      await assert.rejects(lock.acquire({ wait: 0 }), {
-        kind: "timeout",
-        message: /other callers in this process were first/,
-      });
-      await held.release();
-      await (await first).release();
     });
 
     test("onLost of a lost lease calls the listener soon, but not synchronously", async () => {

@@ -32,40 +32,6 @@ def test_advance_renews_on_the_way(fake: TestRedlock) -> None:
     renewed.release()
 
 
-def test_advance_ends_a_lease_at_max_hold(fake: TestRedlock) -> None:
-    reasons: list[str | None] = []
-    lease = fake.lock("job", ttl=10, max_hold=600).acquire()
-    lease.on_lost(lambda error: reasons.append(error.reason))
-    fake.advance(599)
-    assert (lease.held, reasons) == (True, [])
-    fake.advance(1)
-    assert (lease.held, reasons) == (False, ["max_hold"])
-    with fake.lock("job", wait=0):
-        pass
-
-
-def test_advance_loses_a_lease_whose_node_fails(fake: TestRedlock) -> None:
-    lease = fake.lock("job", ttl=10).acquire()
-    fake.fail()
-    fake.advance(30)
-    assert not lease.held
-    assert fake.stats().lost["expired"] == 1
-    assert fake.stats().unrenewed > 0
-
-
-def test_advance_ends_waits_and_keeps_the_lease_of_the_holder(fake: TestRedlock) -> None:
-    theirs = fake.hold("job", ttl=10)
-    with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(fake.lock("job", wait=50).acquire)
-        fake.until_waiting()
-        fake.advance(49)
-        assert not waiter.done()
-        fake.advance(2)
-        with pytest.raises(redlock.LockTimeout):
-            waiter.result(timeout=20)
-    assert theirs.held
-
-
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_async_advance_runs_the_waits_of_its_loop(fake: TestRedlock, backend: str) -> None:
     shared = fake.as_async()

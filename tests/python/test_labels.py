@@ -1,6 +1,5 @@
 """Labels of holders: what the key has, what other clients show, and the values of other programs."""
 
-import asyncio
 import os
 import pickle
 import re
@@ -14,7 +13,7 @@ import pytest
 import redis
 import redlock
 
-from .servers import Server, Silent
+from .servers import Server
 
 VECTORS = Path(__file__).parent.parent / "vectors/labels.toml"
 LABELS: dict[str, list[str]] = tomllib.loads(VECTORS.read_text())
@@ -51,21 +50,6 @@ def test_other_clients_name_the_holder(redis_server: Server, name: str, label: s
         lease.extend(20)
     assert redis_server.client.get(f"lock:{name}") is None
     assert theirs.lock(name).inspect().label is None
-
-
-@pytest.mark.parametrize("label", LABELS["invalid"])
-def test_an_invalid_label_is_refused_before_anything_is_sent(
-    silent: list[Silent], label: str
-) -> None:
-    url = silent[0].url
-    client = redlock.Redlock(url)
-    with pytest.raises(redlock.InvalidOption) as of_lock:
-        client.lock("job", label=label)
-    with pytest.raises(redlock.InvalidOption) as of_client:
-        redlock.Redlock(url, label=label)
-    for error in (of_lock.value, of_client.value):
-        assert all(word in str(error) for word in LABELS["error"])
-        assert str(error).isprintable()
 
 
 @pytest.mark.parametrize("label", [3, 1.5, b"web-3", ["web-3"], object()])
@@ -115,13 +99,6 @@ def test_a_pickle_keeps_the_label(redis_server: Server, name: str) -> None:
             assert lease.token[32:] == suffix
 
 
-def test_the_own_lease_is_named_with_its_age(client: redlock.Redlock, name: str) -> None:
-    with client.lock(name, label="web-3"):
-        error = refused(client, name)
-    assert "it is already held by web-3, which acquired it 0." in str(error)
-    assert error.holder == "web-3"
-
-
 async def check_async(name: str) -> None:
     client = redlock.AsyncRedlock("memory://", label="web-3")
     async with client.lock(name) as lease:
@@ -130,22 +107,6 @@ async def check_async(name: str) -> None:
             await client.lock(name, wait=0).acquire()
         assert caught.value.holder == "web-3"
         assert (await client.lock(name).inspect()).label == "web-3"
-
-
-def test_async_clients_have_labels(name: str) -> None:
-    asyncio.run(check_async(name))
-
-
-@pytest.mark.parametrize("value", [*LABELS["foreign"], "{digits}:forged" + "x" * 10_000])
-def test_a_foreign_value_is_never_shown(
-    redis_client: redlock.Redlock, redis_server: Server, name: str, value: str
-) -> None:
-    redis_server.client.set(f"lock:{name}", value.replace("{digits}", DIGITS), px=60_000)
-    error = refused(redis_client, name)
-    assert (error.holder, "forged" in str(error), str(error).isprintable()) == (None, False, True)
-    assert "it is already held, and expires in" in str(error)
-    found = redis_client.lock(name).inspect()
-    assert (found.held, found.label, found.nodes[0].label) == (True, None, None)
 
 
 def test_redis_py_respects_a_labelled_value(
@@ -182,16 +143,3 @@ def test_a_labelled_value_of_redis_py_is_a_holder(
     assert lock.acquire()
     assert refused(bare, name).holder is None
     assert bare.force_release(name)
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_force_release_deletes_a_labelled_value(
-    redis_client: redlock.Redlock, name: str, kept: bool
-) -> None:
-    lease = redis_client.lock(name, label="x" * 48, min_hold=5).acquire()
-    if kept:
-        lease.release()
-        assert redis_client.lock(name).inspect().nodes[0].state == "kept"
-    assert redis_client.force_release(name)
-    with redis_client.lock(name, wait=0):
-        pass

@@ -167,57 +167,6 @@ def test_busy_gil_does_not_return_an_expired_lease(client: redlock.Redlock, name
         before.release()
 
 
-def test_extend_sets_the_ttl_of_later_renewals(
-    client: redlock.Redlock, name: str, call: Call
-) -> None:
-    lease = call(client.lock(name, ttl=0.3), "acquire")
-    call(lease, "extend", 1.2)
-    before = client.stats().renewed
-    eventually(lambda: client.stats().renewed >= before + 2)
-    assert lease.remaining > 0.35  # more than renewals by 0.3 s could add
-    call(lease, "release")
-
-
-def test_after_a_loss_every_release_raises(client: redlock.Redlock, name: str, call: Call) -> None:
-    lease = call(client.lock(name), "acquire")
-    force_loss(client, lease)
-    for _ in range(2):
-        with pytest.raises(redlock.LockLost) as caught:
-            call(lease, "release")
-        assert caught.value.reason == "missing"
-
-
-def test_single_round_does_not_overtake_a_local_waiter(
-    client: redlock.Redlock, name: str, call: Call
-) -> None:
-    """In the queue of the name that refused the waiter. The other name that it wants is free for others."""
-    begun = threading.Event()
-
-    def wait_for_both() -> redlock.Lease:
-        begun.set()
-        return client.lock([f"{name}-free", f"{name}-held"]).acquire()
-
-    with client.lock(f"{name}-held").acquire() as held, ThreadPoolExecutor() as threads:
-        first = threads.submit(wait_for_both)
-        assert begun.wait(10)
-        lock = client.lock(f"{name}-held")
-
-        def is_queued() -> bool:
-            with pytest.raises(redlock.LockTimeout) as refused:
-                call(lock, "acquire", wait=0)
-            return "other callers in this process were first" in str(refused.value)
-
-        eventually(is_queued)
-        # The waiter releases what it acquired in the round that refused it.
-        free = eventually(lambda: call(client.lock(f"{name}-free"), "try_acquire"))
-        call(free, "release")
-        assert call(lock, "try_acquire") is None
-        with pytest.raises(redlock.LockTimeout, match="other callers in this process were first"):
-            call(lock, "acquire", wait=0)
-        held.release()
-        first.result(10).release()
-
-
 def test_on_lost_of_a_lost_lease_is_called_soon_by_the_loop(
     client: redlock.Redlock, name: str
 ) -> None:

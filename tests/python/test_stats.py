@@ -51,12 +51,3 @@ def test_stats_of_a_forked_child_start_at_zero(name: str) -> None:
     assert results.get(timeout=20) == 0
     child.join(20)
     assert client.stats().granted == 1
-
-
-def test_unnamed_memory_node_belongs_to_one_client(name: str) -> None:
-    one, two = redlock.Redlock("memory://"), redlock.Redlock("memory://")
-    with one.lock(name), two.lock(name, wait=0):
-        assert one.lock(name).try_acquire() is None
-    shared = [redlock.Redlock(f"memory://{name}") for _ in range(2)]
-    with shared[0].lock(name):
-        assert shared[1].lock(name).try_acquire() is None

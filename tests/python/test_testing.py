@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +16,7 @@ import redlock
 import redlock.testing
 from redlock.testing import TestRedlock
 
-from tests.waiting import eventually, forever
+from tests.waiting import forever
 
 Call = Callable[..., Any]
 
@@ -27,26 +26,6 @@ def fake() -> Iterator[TestRedlock]:
     """Yields a client of `redlock.testing`. Its node exists only in memory, and tests control its state and clock."""
     with TestRedlock() as client:
         yield client
-
-
-def test_hold_makes_the_lock_held_by_another_client(fake: TestRedlock, call: Call) -> None:
-    theirs = call(fake, "hold", "job")
-    assert call(fake.lock("job"), "try_acquire") is None
-    assert fake.leases() == []
-    with pytest.raises(redlock.LockTimeout):
-        call(fake, "hold", "job")
-    call(theirs, "release")
-    call(call(fake.lock("job", wait=0), "acquire"), "release")
-
-
-def test_lose_ends_the_lease(fake: TestRedlock, call: Call) -> None:
-    lease = call(fake.lock("job"), "acquire")
-    assert call(fake, "lose", "job") is True
-    assert not lease.held
-    with pytest.raises(redlock.LockLost, match="lock:job") as caught:
-        lease.ensure_held()
-    assert caught.value.reason == "missing"
-    assert call(fake, "lose", "job") is False
 
 
 def test_lose_cancels_the_body(fake: TestRedlock) -> None:
@@ -64,17 +43,6 @@ def test_lose_cancels_the_body(fake: TestRedlock) -> None:
     asyncio.run(main())
 
 
-def test_fail_makes_the_node_unavailable(fake: TestRedlock, call: Call) -> None:
-    lease = call(fake.lock("job", ttl=5), "acquire")
-    fake.fail()
-    with pytest.raises(redlock.QuorumUnavailable):
-        call(fake.lock("other", wait=0.05), "acquire")
-    assert lease.held
-    fake.recover()
-    call(lease, "release")
-    call(call(fake.lock("other", wait=0), "acquire"), "release")
-
-
 def test_jump_expires_a_lease(fake: TestRedlock, call: Call) -> None:
     lease = call(fake.lock("job", ttl=10, renew=False), "acquire")
     call(fake, "jump", timedelta(seconds=4))
@@ -86,39 +54,6 @@ def test_jump_expires_a_lease(fake: TestRedlock, call: Call) -> None:
         call(lease, "release")
     assert caught.value.reason == "expired"
     call(call(fake.lock("job", wait=0), "acquire"), "release")
-
-
-def test_jump_applies_to_other_holders_and_renewed_leases(fake: TestRedlock, call: Call) -> None:
-    theirs = call(fake, "hold", "theirs", ttl=20)
-    ours = call(fake.lock("ours", ttl=30), "acquire")
-    call(fake, "jump", 20)
-    assert (theirs.held, ours.held) == (False, True)
-    call(call(fake.lock("theirs", wait=0), "acquire"), "release")
-    eventually(lambda: ours.remaining >= 29, "it was not renewed")
-    call(ours, "release")
-
-
-def test_jump_lets_a_waiter_acquire_an_expired_lock(fake: TestRedlock) -> None:
-    theirs = fake.hold("job", ttl=100, renew=False)
-    with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(fake.lock("job", ttl=100).acquire)
-        eventually(lambda: fake.stats().waiting == 1)
-        assert not waiter.done()
-        fake.jump(100)
-        lease = waiter.result(timeout=20)
-    assert (theirs.held, lease.held) == (False, True)
-    lease.release()
-
-
-def test_jump_ends_a_wait(fake: TestRedlock) -> None:
-    theirs = fake.hold("job", ttl=100)
-    with ThreadPoolExecutor(1) as pool:
-        waiter = pool.submit(fake.lock("job").acquire, wait=50)
-        eventually(lambda: fake.stats().waiting == 1)
-        fake.jump(60)
-        with pytest.raises(redlock.LockTimeout):
-            waiter.result(timeout=20)
-    assert theirs.held
 
 
 def test_jump_returns_after_the_callbacks(
@@ -191,15 +126,6 @@ def test_failed_jump_leaves_no_callback(
         call(fake, "jump", wrong)
     assert registered
     assert forgotten == registered
-
-
-def test_jump_affects_one_client_only(fake: TestRedlock) -> None:
-    with TestRedlock() as other, redlock.Redlock("memory://") as third:
-        leases = [each.lock("job", renew=False).acquire() for each in (fake, other, third)]
-        fake.jump(10)
-        assert [lease.held for lease in leases] == [False, True, True]
-        for lease in leases[1:]:
-            lease.release()
 
 
 @pytest.mark.parametrize("wrong", [-1, "10", None, float("nan")])

@@ -230,3 +230,16 @@ def test_unix_socket_can_be_a_node(tmp_path: Path, name: str, call: Call) -> Non
                 call(client.lock(name, wait=0), "acquire")
     finally:
         server.close()
+
+
+def test_tls_options_are_checked(tmp_path: Path) -> None:
+    url = "rediss://127.0.0.1:1"
+    with pytest.raises(redlock.InvalidOption, match="nowhere"):
+        redlock.Redlock(url, tls_ca=tmp_path / "nowhere.pem")
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=ca"
+    )
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    redlock.Redlock(url, tls_ca=str(tmp_path / "ca.crt"), tls_server_name="redis.test")
+    with pytest.raises(redlock.InvalidOption, match="tls_key"):
+        redlock.Redlock(url, tls_ca=tmp_path / "ca.crt", tls_cert=tmp_path / "ca.crt")

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock::Redlock;
 use redlock::testing::{Clock, Instant, Sleep, SystemClock};
-use redlock::{ErrorKind, Redlock};
 
 use crate::support::{Server, client, millis, servers};
 
@@ -112,16 +112,6 @@ async fn several_names_share_the_largest_token_under_each() {
     lease.release().await.unwrap();
     let lease = redlock.lock("a").fencing(true).acquire().await.unwrap();
     assert!(lease.fencing_token().unwrap() > far + 1);
-}
-
-#[tokio::test]
-async fn fencing_needs_the_option_and_a_name_with_a_slot() {
-    let redlock = Redlock::builder(["memory://nofence"]).build().unwrap();
-    let lease = redlock.lock("job").acquire().await.unwrap();
-    assert_eq!(lease.fencing_token().unwrap_err().kind(), ErrorKind::Invalid);
-    let error = redlock.lock("a}b").fencing(true).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Invalid);
-    redlock.lock("a{tag}b").fencing(true).acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlock::{Error, ErrorKind, NodeState, Redlock};
 
-use crate::support::{Server, client, eventually, servers};
+use crate::support::{Server, client, servers};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -67,42 +67,6 @@ async fn as_many_leases_as_permits() {
                 lease.release().await.unwrap();
             }
         }
-    }
-}
-
-#[tokio::test]
-async fn several_permits_are_acquired_all_or_none() {
-    let (_nodes, setups) = setups();
-    for [one, two, _] in setups {
-        let three = one.semaphore("pool", 5).permits(3).ttl(TTL).acquire().await.unwrap();
-        assert_eq!(three.keys().len(), 3);
-        let error = refused(&two, 5, 3).await;
-        let text = error.to_string();
-        assert!(
-            text.contains("only 2 of 5 permits are free, and 3 are needed, and enough"),
-            "{text}"
-        );
-        let found = two.semaphore("pool", 5).inspect().await.unwrap();
-        assert_eq!((found.held, found.taken), (false, 3), "a refused acquire takes no permit");
-        let two_more = two.semaphore("pool", 5).permits(2).ttl(TTL).acquire().await.unwrap();
-        let waiting = tokio::spawn(one.semaphore("pool", 5).permits(3).ttl(TTL).acquire());
-        two_more.release().await.unwrap();
-        assert!(!waiting.is_finished());
-        three.release().await.unwrap();
-        waiting.await.unwrap().unwrap().release().await.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn freed_permit_wakes_a_waiting_caller() {
-    let (_nodes, setups) = setups();
-    for [one, two, three] in setups {
-        let held = [one.semaphore("pool", 2), two.semaphore("pool", 2)].map(|pool| pool.ttl(TTL));
-        let [first, _second] = [held[0].acquire().await.unwrap(), held[1].acquire().await.unwrap()];
-        let waiting = tokio::spawn(three.semaphore("pool", 2).ttl(TTL).wait(TTL).acquire());
-        eventually("it waits", || three.stats().waiting == 1).await;
-        first.release().await.unwrap();
-        waiting.await.unwrap().unwrap().release().await.unwrap();
     }
 }
 
@@ -172,59 +136,6 @@ async fn leftover_on_a_minority_closes_no_permit() {
 }
 
 #[tokio::test]
-async fn largest_limit_applies() {
-    let (_nodes, setups) = setups();
-    for [one, two, _] in setups {
-        let mut leases = Vec::new();
-        for _ in 0..5 {
-            leases.push(one.semaphore("pool", 5).ttl(TTL).acquire().await.unwrap());
-        }
-        assert!(two.semaphore("pool", 3).try_acquire().await.unwrap().is_none());
-        assert!(one.semaphore("pool", 5).try_acquire().await.unwrap().is_none());
-        let sixth = two.semaphore("pool", 6).ttl(TTL).try_acquire().await.unwrap().unwrap();
-        assert_eq!(sixth.keys(), ["{lock:pool}#5"]);
-    }
-}
-
-#[tokio::test]
-async fn min_hold_limits_a_rate() {
-    let (_nodes, setups) = setups();
-    for [one, two, _] in setups {
-        let calls = |redlock: &Redlock| redlock.semaphore("pool", 2).ttl(TTL).min_hold(TTL / 2);
-        for redlock in [&one, &two] {
-            calls(redlock).acquire().await.unwrap().release().await.unwrap();
-        }
-        let error = refused(&one, 2, 1).await;
-        let text = error.to_string();
-        // A node of several may not have the last acquire yet.
-        if let Some(remaining) = error.remaining() {
-            assert!(text.contains("all 2 permits") && text.contains("min_hold"), "{text}");
-            assert!(remaining < TTL * 3 / 4, "{text}");
-        } else {
-            assert!(text.contains("other callers took the free permits first"), "{text}");
-        }
-        let found = one.semaphore("pool", 2).inspect().await.unwrap();
-        assert_eq!((found.held, found.taken), (true, 2));
-    }
-}
-
-#[tokio::test]
-async fn lost_permit_is_reported() {
-    let nodes = servers(3);
-    let redlock = client(&nodes);
-    let lease = redlock.semaphore("pool", 4).permits(2).ttl(TTL).acquire().await.unwrap();
-    for node in &nodes {
-        node.ask(&format!("DEL {}", lease.keys()[1]));
-    }
-    let error = lease.lost().await;
-    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert!(error.to_string().starts_with("lock:pool"), "{error}");
-    drop(lease);
-    // The other permit is released too.
-    drop(redlock.semaphore("pool", 4).permits(4).wait(TTL).acquire().await.unwrap());
-}
-
-#[tokio::test]
 async fn scripts_that_a_server_lost_are_loaded_again() {
     let nodes = servers(1);
     let redlock = client(&nodes);
@@ -235,24 +146,6 @@ async fn scripts_that_a_server_lost_are_loaded_again() {
         nodes[0].ask("SCRIPT FLUSH");
         lease.release().await.unwrap();
         assert_eq!(nodes[0].ask("DBSIZE"), ":0");
-    }
-}
-
-#[tokio::test]
-async fn permit_of_another_type_is_taken() {
-    let nodes = servers(1);
-    let redlock = client(&nodes);
-    for round in 0..10 {
-        nodes[0].ask("LPUSH {lock:pool}#1 data");
-        let pool = redlock.semaphore("pool", 3).wait(Duration::ZERO);
-        let two = [pool.acquire().await.unwrap(), pool.acquire().await.unwrap()];
-        assert!(two.iter().all(|lease| lease.keys() != ["{lock:pool}#1"]), "{round}");
-        let error = refused(&redlock, 3, 1).await;
-        assert!(error.to_string().contains("all 3 permits are taken"), "{error}");
-        for lease in two {
-            lease.release().await.unwrap();
-        }
-        assert_eq!(nodes[0].ask("TYPE {lock:pool}#1"), "+list");
     }
 }
 
@@ -308,17 +201,4 @@ async fn mistakes_are_refused_before_anything_is_sent() {
     let error = pool(3).attach("0123456789abcdef0123456789abcdef").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(!silent.called(), "something was sent");
-}
-
-#[tokio::test]
-async fn lock_describes_its_keys() {
-    let redlock = Redlock::builder([&*memory_url()]).build().unwrap();
-    let pool = redlock.semaphore("pool", 2);
-    assert_eq!(pool.key(), "lock:pool");
-    assert_eq!(pool.keys(), ["{lock:pool}#0", "{lock:pool}#1"]);
-    assert_eq!(redlock.semaphore("{a}:b", 1).keys(), ["lock:{a}:b#0"]);
-    let lease = pool.acquire().await.unwrap();
-    assert_eq!((lease.key(), lease.keys().len()), ("lock:pool".to_owned(), 1));
-    // A lock of the same name is independent of the semaphore.
-    assert!(redlock.lock("pool").try_acquire().await.unwrap().is_some());
 }

@@ -4,25 +4,10 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use redlock::LossReason;
 use redlock::testing::{TestClock, TestRedlock};
-use redlock::{LossReason, Redlock};
-
-use crate::support::millis;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-#[tokio::test]
-async fn hold_simulates_another_holder() {
-    let redlock = TestRedlock::new().unwrap();
-    let theirs = redlock.hold("job").await.unwrap();
-    assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
-    assert!(redlock.leases().is_empty());
-    assert_eq!(redlock.hold("job").await.unwrap_err().code(), "timeout");
-    let waiting = redlock.lock("job").wait(millis(10_000));
-    let (lease, released) = tokio::join!(waiting.acquire(), theirs.release());
-    released.unwrap();
-    assert!(lease.unwrap().is_held());
-}
 
 #[tokio::test]
 async fn lose_notifies_the_holder_at_once() {
@@ -39,22 +24,6 @@ async fn lose_notifies_the_holder_at_once() {
     assert_eq!(theirs.lost().await.code(), "lost");
     let outcome = ours.using(async |_| redlock.lose("job").await).await;
     assert_eq!(outcome.unwrap_err().code(), "lost");
-}
-
-#[tokio::test]
-async fn failed_node_is_unavailable_until_recover() {
-    let redlock = TestRedlock::with(|builder| builder.key_prefix("app:")).unwrap();
-    let sharing = Redlock::builder(redlock.nodes()).build().unwrap();
-    let lease = redlock.lock("job").acquire().await.unwrap();
-    redlock.fail();
-    for client in [&*redlock, &sharing] {
-        let error = client.lock("new").acquire_within(Duration::ZERO).await.unwrap_err();
-        assert_eq!(error.code(), "unavailable");
-    }
-    redlock.recover();
-    assert!(redlock.lock("job").try_acquire().await.unwrap().is_none());
-    lease.release().await.unwrap();
-    assert_eq!(redlock.lock("job").key(), "app:job");
 }
 
 #[tokio::test]

@@ -1,0 +1,208 @@
+//! The clients of an agent, and the commands about them and their locks.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::time::Duration;
+
+use redlock::testing::TestRedlock;
+use redlock::{Builder, Error, Lease, Lock, Redlock};
+use serde_json::{Value, json};
+
+use super::millis;
+
+pub(crate) struct Clients {
+    /// The nodes of a client that names none.
+    nodes: RefCell<Vec<String>>,
+    guard: Duration,
+    by_key: RefCell<HashMap<String, Rc<Client>>>,
+}
+
+/// A client, which may have a node in memory and the clock of a test.
+enum Client {
+    Plain(Redlock),
+    Test(TestRedlock),
+}
+
+impl Deref for Client {
+    type Target = Redlock;
+
+    fn deref(&self) -> &Redlock {
+        match self {
+            Self::Plain(client) => client,
+            Self::Test(client) => client,
+        }
+    }
+}
+
+impl Clients {
+    pub(crate) fn new(nodes: &str, guard: Duration) -> Self {
+        let nodes = nodes.split(' ').map(str::to_owned).collect();
+        Self { nodes: RefCell::new(nodes), guard, by_key: RefCell::default() }
+    }
+
+    /// The client of a command, which is created at its first command.
+    fn client(&self, command: &Value) -> Rc<Client> {
+        let key = command["client"].as_str().unwrap_or("one").to_owned();
+        let found = self.by_key.borrow().get(&key).cloned();
+        found.unwrap_or_else(|| {
+            let client = Rc::new(self.create(&json!({})).expect("a client"));
+            self.by_key.borrow_mut().insert(key, Rc::clone(&client));
+            client
+        })
+    }
+
+    fn create(&self, command: &Value) -> Result<Client, Error> {
+        let text = |field: &str| command[field].as_str().map(str::to_owned);
+        let options = |mut builder: Builder| {
+            if let Some(prefix) = text("key_prefix") {
+                builder = builder.key_prefix(prefix);
+            }
+            match (text("label"), command["label"].as_bool()) {
+                (Some(label), _) => builder.label(label),
+                (None, Some(true)) => builder.label_host(),
+                _ => builder,
+            }
+        };
+        let nodes = match command["nodes"].as_array() {
+            Some(nodes) => nodes.iter().map(|node| node.as_str().unwrap().to_owned()).collect(),
+            None => self.nodes.borrow().clone(),
+        };
+        if nodes == ["memory://"] {
+            let client = TestRedlock::with(options)?;
+            // Further clients use the same node.
+            *self.nodes.borrow_mut() = client.nodes();
+            return Ok(Client::Test(client));
+        }
+        let replicas =
+            std::env::var("MIN_REPLICAS").map_or(0, |count| count.parse().expect("a number"));
+        let builder = Redlock::builder(nodes).restart_guard(self.guard).min_replicas(replicas);
+        // A failover on a busy machine may take longer than the default.
+        Ok(Client::Plain(options(builder.unavailable_after(None)).build()?))
+    }
+
+    pub(crate) fn lock(&self, command: &Value) -> Lock {
+        let (client, names) = (self.client(command), names(command));
+        let number = |field: &str| command[field].as_u64();
+        let count = |field: &str| number(field).map(|count| u32::try_from(count).unwrap());
+        let duration = |field: &str| number(field).map(Duration::from_millis);
+        let mut lock = match (count("limit"), command["side"].as_str()) {
+            (Some(limit), _) => client.semaphore(names, limit),
+            (_, Some("read")) => client.rwlock(names).read(),
+            (_, Some(_)) => client.rwlock(names).write(),
+            (None, None) => client.lock(names),
+        };
+        if let Some(permits) = count("permits") {
+            lock = lock.permits(permits);
+        }
+        if let Some(ttl) = duration("ttl_ms") {
+            lock = lock.ttl(ttl);
+        }
+        lock = match (command["label"].as_str(), command["label"].as_bool()) {
+            (Some(label), _) => lock.label(label),
+            (None, Some(true)) => lock.label_host(),
+            _ => lock,
+        };
+        lock.fencing(command["fencing"].as_bool().unwrap_or_default())
+            .renew(command["renew"].as_bool().unwrap_or(true))
+            .min_hold(duration("min_hold_ms").unwrap_or_default())
+            .max_hold(duration("max_hold_ms"))
+    }
+
+    pub(crate) async fn run(&self, verb: &str, command: &Value) -> Result<Value, Error> {
+        Ok(match verb {
+            "client" => {
+                let key = command["client"].as_str().expect("a client").to_owned();
+                let client = Rc::new(self.create(command)?);
+                self.by_key.borrow_mut().insert(key, client);
+                json!({})
+            }
+            "inspect" => inspected(&self.lock(command)).await?,
+            "keys" => {
+                let lock = self.lock(command);
+                json!({"key": lock.key(), "keys": lock.keys()})
+            }
+            "force_release" => json!({"deleted": self.lock(command).force_release().await?}),
+            "list_leases" => {
+                let leases = self.client(command).leases();
+                let mut tokens: Vec<_> = leases.iter().map(|it| it.token().to_owned()).collect();
+                tokens.sort();
+                json!({"tokens": tokens})
+            }
+            "release_all" => json!({"released": self.client(command).release_all().await?}),
+            "stats" => stats(&self.client(command)),
+            "close" => {
+                self.client(command).close();
+                json!({})
+            }
+            other => panic!("no such command: {other}"),
+        })
+    }
+
+    /// Acquires a lock as another holder than this client.
+    pub(crate) async fn hold(&self, command: &Value) -> Result<Lease, Error> {
+        match &*self.client(command) {
+            Client::Test(client) => client.hold(names(command)).await,
+            Client::Plain(_) => panic!("only a client with memory:// can do that"),
+        }
+    }
+
+    pub(crate) async fn of_test(&self, verb: &str, command: &Value) -> Result<Value, Error> {
+        let client = self.client(command);
+        let Client::Test(client) = &*client else {
+            panic!("only a client with memory:// can do that")
+        };
+        let time = Duration::from_millis(command["ms"].as_u64().unwrap_or_default());
+        match verb {
+            "lose" => return Ok(json!({"lost": client.lose(names(command)).await?})),
+            "advance" => client.advance(time).await,
+            "jump" => client.jump(time).await,
+            "fail" => client.fail(),
+            _ => client.recover(),
+        }
+        Ok(json!({}))
+    }
+}
+
+fn names(command: &Value) -> Vec<String> {
+    match &command["name"] {
+        Value::Array(names) => names.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
+        name => vec![name.as_str().expect("a name").to_owned()],
+    }
+}
+
+async fn inspected(lock: &Lock) -> Result<Value, Error> {
+    let found = lock.inspect().await?;
+    let nodes = found.nodes.iter().map(|node| {
+        json!({"key": node.key, "state": node.state.as_str(), "token": node.token, "label": node.label})
+    });
+    Ok(json!({
+        "held": found.held,
+        "mode": found.mode,
+        "taken": found.taken,
+        "limit": found.limit,
+        "label": found.label,
+        "remaining_ms": found.remaining.map(millis),
+        "nodes": nodes.collect::<Vec<_>>(),
+    }))
+}
+
+fn stats(client: &Redlock) -> Value {
+    let stats = client.stats();
+    let lost: HashMap<_, _> =
+        stats.lost.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    json!({
+        "granted": stats.granted,
+        "refused": stats.refused,
+        "timed_out": stats.timed_out,
+        "unavailable": stats.unavailable,
+        "released": stats.released,
+        "renewed": stats.renewed,
+        "waiting": stats.waiting,
+        "held": stats.held,
+        "lost": lost,
+        "time_waited_ms": millis(stats.time_waited),
+        "time_held_ms": millis(stats.time_held),
+    })
+}
