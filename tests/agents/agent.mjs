@@ -2,6 +2,7 @@
 // README.md describes the protocol.
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { inspect } from "node:util";
 import { LockError, Redlock } from "redlock-native";
 import { TestRedlock } from "redlock-native/testing";
 
@@ -43,10 +44,18 @@ const clientOf = ({ client = "one" }) => {
 };
 
 const lockOf = (command) => {
-  const { name, ttl_ms, min_hold_ms, max_hold_ms, renew, fencing, label, limit, permits, side } =
-    command;
+  const { name, renew, fencing, label, limit, permits, side } = command;
+  const { ttl_ms, min_hold_ms, max_hold_ms, node_timeout_ms } = command;
   const durations = { ttl: ttl_ms, minHold: min_hold_ms, maxHold: max_hold_ms };
-  const options = given({ ...durations, renew, fencing, label, limit, permits });
+  const options = given({
+    ...durations,
+    nodeTimeout: node_timeout_ms,
+    renew,
+    fencing,
+    label,
+    limit,
+    permits,
+  });
   const client = clientOf(command);
   if (side) return client.rwlock(name)[side](options);
   return limit === undefined ? client.lock(name, options) : client.semaphore(name, options);
@@ -71,8 +80,19 @@ const keep = (acquired, { lease = "lease" }) => {
 };
 
 const commands = {
-  client: async ({ client, nodes = shared, key_prefix, label }) => {
-    clients.set(client, open(nodes, given({ keyPrefix: key_prefix, label })));
+  client: async ({ client, nodes = shared, ...fields }) => {
+    const { key_prefix, label, min_replicas, fsync } = fields;
+    const options = given({
+      keyPrefix: key_prefix,
+      label,
+      minReplicas: min_replicas,
+      fsync,
+      nodeTimeout: fields.node_timeout_ms,
+      connectTimeout: fields.connect_timeout_ms,
+      unavailableAfter: fields.unavailable_after_ms,
+      restartGuard: fields.restart_guard_ms,
+    });
+    clients.set(client, open(nodes, options));
     return {};
   },
   acquire: async (command) =>
@@ -140,6 +160,17 @@ const commands = {
     const named = Object.entries(counts).map(([name, count]) => [snake(name), count]);
     return { ...Object.fromEntries(named), time_waited_ms: timeWaited, time_held_ms: timeHeld };
   },
+  ping: async (command) => {
+    const { ready, readyIn, nodes } = await clientOf(command).ping(command.timeout_ms);
+    const reports = nodes.map(({ url, ready, readyIn, latency, error }) => ({
+      url,
+      ready,
+      ready_in_ms: readyIn,
+      latency_ms: latency,
+      error,
+    }));
+    return { ready, ready_in_ms: readyIn, nodes: reports };
+  },
   close: async (command) => {
     clientOf(command).close();
     return {};
@@ -185,7 +216,8 @@ const run = async (command) => {
     const reports = error.nodes.map(({ url, error, state }) => `; ${url}: ${error ?? state}`);
     const message = error.message + reports.join("");
     const fields = { resource, reason, holder, waited_ms: waited, remaining_ms: remaining };
-    return { ok: false, at, code: kind, message, nodes, ...fields };
+    const shown = inspect([error, clients], { depth: null }) + JSON.stringify(error) + error.stack;
+    return { ok: false, at, code: kind, message, nodes, ...fields, shown };
   }
 };
 

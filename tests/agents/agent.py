@@ -20,16 +20,25 @@ from redlock.testing import TestRedlock
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 Reply = dict[str, Any]
 
-#: Options of a lock that are durations. Their fields end with `_ms`.
-DURATIONS = ("ttl", "min_hold", "max_hold")
-#: The other options of a lock.
-PLAIN = ("renew", "fencing", "label")
-#: Options of a client.
-OF_CLIENT = ("key_prefix", "label")
+#: Options of a lock, and those of them that are durations. Their fields end with `_ms`.
+OF_LOCK = ("renew", "fencing", "label")
+LOCK_DURATIONS = ("ttl", "min_hold", "max_hold", "node_timeout")
+#: The same for a client.
+OF_CLIENT = ("key_prefix", "label", "min_replicas", "fsync")
+CLIENT_DURATIONS = ("node_timeout", "connect_timeout", "unavailable_after", "restart_guard")
 
 
 def now() -> int:
     return time.clock_gettime_ns(CLOCK)
+
+
+def options_in(command: Reply, plain: tuple[str, ...], durations: tuple[str, ...]) -> Reply:
+    """Returns the options that a command has, with durations in seconds."""
+    options = {field: command[field] for field in plain if field in command}
+    for field in durations:
+        if (value := command.get(f"{field}_ms", ...)) is not ...:
+            options[field] = None if value is None else value / 1000
+    return options
 
 
 def ms(seconds: float | None) -> float | None:
@@ -55,12 +64,13 @@ class Agent:
             self.nodes = client.nodes
         else:
             # A failover on a busy machine may take longer than the default.
-            options = {"unavailable_after": None, "restart_guard": self.guard, **options}
-            client = redlock.Redlock(nodes, min_replicas=self.replicas, **options)
+            usual = {"unavailable_after": None, "restart_guard": self.guard}
+            usual |= {"min_replicas": self.replicas}
+            client = redlock.Redlock(nodes, **usual | options)
         return client.as_async() if self.is_async else client
 
     async def client(self, command: Reply) -> Reply:
-        given = {field: command[field] for field in OF_CLIENT if field in command}
+        given = options_in(command, OF_CLIENT, CLIENT_DURATIONS)
         nodes = command.get("nodes", self.nodes)
         self.clients[command["client"]] = self.new_client(nodes, given)
         return {}
@@ -73,10 +83,7 @@ class Agent:
 
     def lock(self, command: Reply) -> Any:  # noqa: ANN401  (in either form)
         client, name = self.client_of(command), command["name"]
-        options = {field: command[field] for field in PLAIN if field in command}
-        for field in DURATIONS:
-            if f"{field}_ms" in command:
-                options[field] = command[f"{field}_ms"] / 1000
+        options = options_in(command, OF_LOCK, LOCK_DURATIONS)
         match command:
             case {"limit": limit}:
                 return client.semaphore(name, limit, permits=command.get("permits"), **options)
@@ -183,6 +190,15 @@ class Agent:
         counts = {field: getattr(stats, field) for field in (*fields, "held", "lost")}
         return counts | times
 
+    async def ping(self, command: Reply) -> Reply:
+        found = await result(self.client_of(command).ping(command["timeout_ms"] / 1000))
+        nodes = [
+            {"url": node.url, "ready": node.ready, "ready_in_ms": ms(node.ready_in)}
+            | {"latency_ms": ms(node.latency), "error": node.error}
+            for node in found.nodes
+        ]
+        return {"ready": found.ready, "ready_in_ms": ms(found.ready_in), "nodes": nodes}
+
     async def close(self, command: Reply) -> Reply:
         self.client_of(command).close()
         return {}
@@ -230,13 +246,16 @@ class Agent:
             reply = {"ok": False, "code": error.code, "message": str(error), "nodes": nodes}
             reply |= {field: getattr(error, field) for field in ("resource", "reason", "holder")}
             reply |= {f"{field}_ms": ms(getattr(error, field)) for field in ("waited", "remaining")}
+            reply["shown"] = f"{error!r} {vars(error)} {error.nodes} {self.clients}"
         return {"ok": True, "at": now(), **reply, "id": command.get("id")}
 
 
+WRITING = threading.Lock()
+
+
 def say(reply: Reply) -> None:
-    # One call per line, because several threads write.
-    sys.stdout.write(json.dumps(reply) + "\n")
-    sys.stdout.flush()
+    with WRITING:
+        print(json.dumps(reply), flush=True)
 
 
 def complete(coroutine: Coroutine[Any, Any, Reply]) -> None:

@@ -78,7 +78,7 @@ impl Agent {
             }
             _ => self.clients.run(verb, command).await,
         };
-        stamped(reply, &command["id"])
+        stamped(reply.map_err(|error| self.described(&error)), &command["id"])
     }
 
     /// The commands that return a lease.
@@ -130,6 +130,27 @@ impl Agent {
     }
 }
 
+impl Agent {
+    fn described(&self, error: &Error) -> Value {
+        let nodes = error.nodes().iter().map(|node| {
+            let state = node.state.as_str();
+            json!({"state": state, "error": node.error})
+        });
+        json!({
+            "ok": false,
+            "code": error.code(),
+            "message": error.to_string(),
+            "resource": error.resource(),
+            "reason": error.reason(),
+            "holder": error.holder(),
+            "waited_ms": error.waited().map(millis),
+            "remaining_ms": error.remaining().map(millis),
+            "nodes": nodes.collect::<Vec<_>>(),
+            "shown": format!("{error:?} {:?}", self.clients),
+        })
+    }
+}
+
 /// Measures the notification itself. `held` is read only after `lost` has completed.
 async fn lost(lease: &LeaseHandle, command: &Value) -> Value {
     let limit = Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
@@ -158,32 +179,14 @@ fn state(lease: &LeaseHandle) -> Value {
     state
 }
 
-fn stamped(reply: Reply, id: &Value) -> Value {
+fn stamped(reply: Result<Value, Value>, id: &Value) -> Value {
     let at = now();
-    let mut reply = reply.unwrap_or_else(|error| described(&error));
+    let mut reply = reply.unwrap_or_else(|error| error);
     let fields = reply.as_object_mut().expect("an object");
     fields.entry("ok").or_insert(json!(true));
     fields.entry("at").or_insert(json!(at));
     fields.insert("id".to_owned(), id.clone());
     reply
-}
-
-fn described(error: &Error) -> Value {
-    let nodes = error.nodes().iter().map(|node| {
-        let state = node.state.as_str();
-        json!({"state": state, "error": node.error})
-    });
-    json!({
-        "ok": false,
-        "code": error.code(),
-        "message": error.to_string(),
-        "resource": error.resource(),
-        "reason": error.reason(),
-        "holder": error.holder(),
-        "waited_ms": error.waited().map(millis),
-        "remaining_ms": error.remaining().map(millis),
-        "nodes": nodes.collect::<Vec<_>>(),
-    })
 }
 
 fn print_reply(reply: &Value) {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::millis;
 
+#[derive(Debug)]
 pub(crate) struct Clients {
     /// The nodes of a client that names none.
     nodes: RefCell<Vec<String>>,
@@ -20,6 +21,7 @@ pub(crate) struct Clients {
 }
 
 /// A client, which may have a node in memory and the clock of a test.
+#[derive(Debug)]
 enum Client {
     Plain(Redlock),
     Test(TestRedlock),
@@ -54,17 +56,7 @@ impl Clients {
     }
 
     fn create(&self, command: &Value) -> Result<Client, Error> {
-        let text = |field: &str| command[field].as_str().map(str::to_owned);
-        let options = |mut builder: Builder| {
-            if let Some(prefix) = text("key_prefix") {
-                builder = builder.key_prefix(prefix);
-            }
-            match (text("label"), command["label"].as_bool()) {
-                (Some(label), _) => builder.label(label),
-                (None, Some(true)) => builder.label_host(),
-                _ => builder,
-            }
-        };
+        let options = |builder: Builder| client_options(builder, command);
         let nodes = match command["nodes"].as_array() {
             Some(nodes) => nodes.iter().map(|node| node.as_str().unwrap().to_owned()).collect(),
             None => self.nodes.borrow().clone(),
@@ -79,7 +71,8 @@ impl Clients {
             std::env::var("MIN_REPLICAS").map_or(0, |count| count.parse().expect("a number"));
         let builder = Redlock::builder(nodes).restart_guard(self.guard).min_replicas(replicas);
         // A failover on a busy machine may take longer than the default.
-        Ok(Client::Plain(options(builder.unavailable_after(None)).build()?))
+        let builder = builder.unavailable_after(None);
+        Ok(Client::Plain(options(builder).build()?))
     }
 
     pub(crate) fn lock(&self, command: &Value) -> Lock {
@@ -98,6 +91,9 @@ impl Clients {
         }
         if let Some(ttl) = duration("ttl_ms") {
             lock = lock.ttl(ttl);
+        }
+        if let Some(timeout) = duration("node_timeout_ms") {
+            lock = lock.node_timeout(timeout);
         }
         lock = match (command["label"].as_str(), command["label"].as_bool()) {
             (Some(label), _) => lock.label(label),
@@ -132,6 +128,10 @@ impl Clients {
             }
             "release_all" => json!({"released": self.client(command).release_all().await?}),
             "stats" => stats(&self.client(command)),
+            "ping" => {
+                let timeout = Duration::from_millis(command["timeout_ms"].as_u64().unwrap());
+                pinged(&self.client(command), timeout).await?
+            }
             "close" => {
                 self.client(command).close();
                 json!({})
@@ -165,6 +165,37 @@ impl Clients {
     }
 }
 
+fn client_options(mut builder: Builder, command: &Value) -> Builder {
+    let number = |field: &str| command[field].as_u64();
+    let duration = |field: &str| number(field).map(Duration::from_millis);
+    if let Some(prefix) = command["key_prefix"].as_str() {
+        builder = builder.key_prefix(prefix);
+    }
+    if let Some(replicas) = number("min_replicas") {
+        builder = builder.min_replicas(u32::try_from(replicas).unwrap());
+    }
+    if let Some(fsync) = command["fsync"].as_bool() {
+        builder = builder.fsync(fsync);
+    }
+    if let Some(timeout) = duration("node_timeout_ms") {
+        builder = builder.node_timeout(timeout);
+    }
+    if let Some(timeout) = duration("connect_timeout_ms") {
+        builder = builder.connect_timeout(timeout);
+    }
+    if command.get("unavailable_after_ms").is_some() {
+        builder = builder.unavailable_after(duration("unavailable_after_ms"));
+    }
+    if let Some(guard) = duration("restart_guard_ms") {
+        builder = builder.restart_guard(guard);
+    }
+    match (command["label"].as_str(), command["label"].as_bool()) {
+        (Some(label), _) => builder.label(label),
+        (None, Some(true)) => builder.label_host(),
+        _ => builder,
+    }
+}
+
 fn names(command: &Value) -> Vec<String> {
     match &command["name"] {
         Value::Array(names) => names.iter().map(|name| name.as_str().unwrap().to_owned()).collect(),
@@ -186,6 +217,21 @@ async fn inspected(lock: &Lock) -> Result<Value, Error> {
         "remaining_ms": found.remaining.map(millis),
         "nodes": nodes.collect::<Vec<_>>(),
     }))
+}
+
+async fn pinged(client: &Redlock, timeout: Duration) -> Result<Value, Error> {
+    let found = client.ping(timeout).await?;
+    let nodes = found.nodes.iter().map(|node| {
+        json!({
+            "url": node.url,
+            "ready": node.ready,
+            "ready_in_ms": node.ready_in.map(millis),
+            "latency_ms": node.latency.map(millis),
+            "error": node.error,
+        })
+    });
+    let nodes: Vec<_> = nodes.collect();
+    Ok(json!({"ready": found.ready, "ready_in_ms": found.ready_in.map(millis), "nodes": nodes}))
 }
 
 fn stats(client: &Redlock) -> Value {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cross.agents import Agent, built
-from tests.cross.servers import Server
+from tests.servers import Server
 
 from .remote import Client, Conversation
 

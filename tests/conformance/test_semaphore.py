@@ -59,6 +59,19 @@ def test_a_freed_permit_wakes_a_waiting_caller(world: World) -> None:
     waiting.lease().release()
 
 
+def test_a_refusal_names_the_holder_that_ends_first(world: World) -> None:
+    for at, label in enumerate(("web-3", "web-4", "web-5")):
+        world.one.semaphore(world.name, 3, label=label, ttl_ms=TTL * (at + 1)).acquire()
+    # Within `wait`, an acquire reaches the nodes that were late.
+    error = world.two.semaphore(world.name, 3).fails("acquire", "timeout", wait_ms=300)
+    assert error["holder"] == "web-3"
+    assert "all 3 permits are taken, and the first, held by web-3, expires in" in error["message"]
+    pool = world.two.semaphore(world.name, 3, permits=2)
+    error = pool.fails("acquire", "timeout", wait_ms=300)
+    assert error["holder"] == "web-4"
+    assert "and the last of enough, held by web-4, expires in" in error["message"]
+
+
 def test_the_largest_limit_applies(world: World) -> None:
     for _ in range(4):
         world.one.semaphore(world.name, 4).acquire()

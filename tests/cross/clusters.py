@@ -6,9 +6,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.least import LOGIN, USER
+from tests.servers import Server, program
 from tests.waiting import eventually
-
-from .servers import Server, program
 
 SLOTS = 16384
 #: A master without replies for this long counts as failed.

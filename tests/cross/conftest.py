@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import built
-from .servers import Server
 
 
 @pytest.fixture(scope="session", autouse=True)

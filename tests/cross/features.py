@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import redlock
 
-from tests.python.servers import Server
+from tests.servers import Server
 
 
 def _column(server: str) -> str:

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from tests.least import LOGIN
-
-from .servers import Server
+from tests.servers import Server
 
 #: The commands of redlock that twemproxy passes on.
 TWEMPROXY = frozenset(

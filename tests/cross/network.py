@@ -14,10 +14,10 @@ import redis
 
 from tests.least import LOGIN, USER
 from tests.python import certificates
+from tests.servers import program
 from tests.waiting import eventually
 
 from .agents import FOLDER, ROOT, Agent, Program
-from .servers import program
 
 HOST = "192.0.2.2"
 PORT, TLS_PORT = 6379, 6380

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from tests.servers import Server
+
 from .agents import LANGUAGES, Agent, now
-from .servers import Server
 
 #: How long servers are killed, in seconds.
 DURATION = float(os.environ.get("OUTAGES_S", "40"))

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.least import LOGIN
-
-from .servers import Server
+from tests.servers import Server
 
 T = TypeVar("T")
 

@@ -11,11 +11,11 @@ from typing import Self
 import redis
 
 from tests.least import LOGIN
+from tests.servers import Server, program
 from tests.waiting import eventually
 
 from .agents import now
 from .proxy import Proxy
-from .servers import Server, program
 
 SERVICE = "service"
 #: The users of the sentinels and the replicas. Disabling them cuts both off.

@@ -5,9 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import LANGUAGES, Agent
 from .proxy import Proxy
-from .servers import Server
 
 TTL_MS = 3000
 

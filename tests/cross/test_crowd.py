@@ -4,8 +4,9 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import Agent, assert_no_overlap, now, program
-from .servers import Server
 
 CROWDS = ("tasks", "threads", "promises", "promises")
 CALLERS = 50

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .agents import ROOT
 from .proxy import Proxy
-from .servers import Server
 
 COUNT = 5
 PROGRAM = ROOT / "tests/python/programs/exits_in_flight.py"

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import ROOT, Agent
-from .servers import Server
 
 RUNS = int(os.environ.get("RUNS", "500"))
 GUARD_MS = TTL_MS = 1000

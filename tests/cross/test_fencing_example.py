@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import ROOT
-from .servers import Server
 
 PAGE = (ROOT / "docs/concepts/fencing.md").read_text()
 HOW_TO = (ROOT / "docs/how-to/fence.md").read_text()

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import LANGUAGES, Agent
 from .gateway import TWEMPROXY, Gateway
-from .servers import Server
 
 GATEWAYS: dict[str, dict[str, Any]] = {
     "twemproxy": {"known": TWEMPROXY},

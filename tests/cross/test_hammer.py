@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import LANGUAGES, Agent, HoldPeriod, assert_no_overlap, now
-from .servers import Server
 
 SECONDS = 15
 TTL_MS = 600

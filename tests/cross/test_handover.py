@@ -4,11 +4,11 @@ import time
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .agents import LANGUAGES, Agent
 from .pairs import NEXT_LANGUAGE, every_pair
-from .servers import Server
 
 # A busy machine replies within a fifth of it.
 TTL_MS = 4000

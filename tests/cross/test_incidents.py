@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .agents import ROOT
-from .servers import Server
 
 LOGGERS = {
     "python": [sys.executable, str(ROOT / "tests/agents/logger.py")],

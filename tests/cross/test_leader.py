@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .agents import CANDIDATES, HoldPeriod, Program, assert_no_overlap, candidate, now
-from .servers import Server
 
 TTL_MS = 1000
 #: For the round of the next leader and for a busy machine, in seconds. The median must be far below it.

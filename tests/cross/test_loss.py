@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.servers import Server, SteppedServer
 from tests.waiting import eventually
 
 from .agents import Agent, Program, Reply, now, program
-from .servers import Server, SteppedServer
 
 RUNS = -(-int(os.environ.get("RUNS", "1")) // 4)
 #: Too long for a renewal during a test.

@@ -5,10 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .agents import LANGUAGES, Agent
-from .servers import Server
 
 pytestmark = pytest.mark.slow("a server is frozen for real time")
 

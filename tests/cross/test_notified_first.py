@@ -14,9 +14,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import LANGUAGES, Agent
 from .proxy import Proxy
-from .servers import Server
 
 RUNS = int(os.environ.get("RUNS", "1"))
 TTL_MS = 5000

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.servers import Server
+
 from .agents import ROOT
-from .servers import Server
 
 LIMIT = 60.0
 #: The command for each language, and its syntax for a print with an expected result.

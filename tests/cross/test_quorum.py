@@ -6,10 +6,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .agents import LANGUAGES, Agent
-from .servers import Server
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import redlock
 
+from tests.servers import Server
+
 from .agents import ROOT, built
-from .servers import Server
 
 QUICKSTART = ROOT / "examples" / "quickstart"
 FENCES = {"py": "python", "mjs": "js", "rs": "rust"}

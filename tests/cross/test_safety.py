@@ -6,11 +6,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .agents import LANGUAGES, Agent
 from .proxy import Proxy
-from .servers import Server
 
 COUNTS = pytest.mark.parametrize("count", [1, 5])
 

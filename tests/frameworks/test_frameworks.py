@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 import redis
 import redlock
-from cross.servers import Server, free_port
+
+from tests.ports import free_port
+from tests.servers import Server
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

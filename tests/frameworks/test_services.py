@@ -17,7 +17,9 @@ from unittest.mock import ANY
 import pytest
 import redis
 import redlock
-from cross.servers import Server, free_port
+
+from tests.ports import free_port
+from tests.servers import Server
 
 from .groups import Group
 from .test_frameworks import BIN

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import redlock
 from cross.agents import built
-from cross.servers import Server
+
+from tests.servers import Server
 
 from .peers import LIBRARIES, Library, Peer, named
 

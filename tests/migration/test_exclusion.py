@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 import redlock
-from cross.servers import Server
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .peers import Library, Peer, named

@@ -8,7 +8,8 @@ from contextlib import ExitStack, suppress
 import pytest
 import redlock
 from cross.agents import LANGUAGES, Agent, now
-from cross.servers import Server
+
+from tests.servers import Server
 
 from .peers import LIBRARIES, THEIRS, Peer, named
 

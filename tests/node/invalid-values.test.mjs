@@ -202,3 +202,13 @@ test("a long invalid text is shortened in the message", () => {
     ({ name, message }) => name === "InvalidOption" && message.length < 500,
   );
 });
+
+test("minReplicas and fsync of a wrong type are rejected", () => {
+  for (const [options, words] of [
+    [{ minReplicas: "1" }, ["minReplicas", "whole number"]],
+    [{ minReplicas: true }, ["minReplicas", "whole number"]],
+    [{ minReplicas: Number.POSITIVE_INFINITY }, ["minReplicas", "whole number"]],
+    [{ fsync: 1 }, ["fsync", "boolean"]],
+  ])
+    assert.throws(() => new Redlock("redis://127.0.0.1:1", options), refusal(words));
+});

@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { Redlock } from "redlock-native";
-import { TestRedlock } from "redlock-native/testing";
-import { freePort, waiting } from "./helper.mjs";
+import { freePort } from "./helper.mjs";
 import { test } from "./testing.mjs";
 
 for (const options of [{}, { wait: Infinity }]) {
@@ -30,43 +29,6 @@ test("a body is not entered", async () => {
   const body = () => assert.fail("called");
   await assert.rejects(client.lock("job").using(body), { kind: "unavailable" });
   await assert.rejects(client.using("job", body), { kind: "unavailable" });
-});
-
-for (const unavailableAfter of [300, null, undefined]) {
-  test(`a held lock is waited for with ${unavailableAfter}`, async () => {
-    const fake = new TestRedlock({ unavailableAfter });
-    const theirs = await fake.hold("job");
-    const acquire = fake.lock("job").acquire();
-    await waiting(fake);
-    for (let turn = 0; turn < 5; turn += 1) {
-      await fake.jump(4000);
-      await theirs.extend(10_000);
-    }
-    assert.equal(fake.stats().waiting, 1);
-    await theirs.release();
-    await (await acquire).release();
-  });
-}
-
-test("null retries until the node replies", async () => {
-  const fake = new TestRedlock({ unavailableAfter: null });
-  fake.fail();
-  const acquire = fake.lock("job").acquire();
-  await waiting(fake);
-  await fake.jump(3_600_000);
-  assert.equal(fake.stats().waiting, 1);
-  fake.recover();
-  await (await acquire).release();
-});
-
-test("the default is ten seconds", async () => {
-  const fake = new TestRedlock();
-  fake.fail();
-  const acquire = fake.lock("job").acquire();
-  await waiting(fake);
-  const failed = assert.rejects(acquire, /Gave up after unavailableAfter: 10000\./);
-  await fake.jump(10_000);
-  await failed;
 });
 
 test("a client prints the option and rejects other values", () => {

@@ -11,8 +11,9 @@ import redis
 import redis.asyncio
 import redlock
 
+from tests.servers import Server, Silent
+
 from . import processes
-from .servers import Server, Silent
 
 
 @pytest.fixture(autouse=True)

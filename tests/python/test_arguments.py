@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Silent
+
 from .processes import run
-from .servers import Silent
 from .test_vectors import about, table, verify
 
 TABLE = table("arguments")

@@ -12,10 +12,10 @@ import redlock
 import trio
 from redlock import _body, _trio
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .processes import run
-from .servers import Server
 
 Main = Callable[[], Awaitable[Any]]
 

@@ -11,9 +11,8 @@ from types import FrameType
 import pytest
 import redlock
 
+from tests.servers import Server, Silent
 from tests.waiting import aeventually, eventually, forever
-
-from .servers import Server, Silent
 
 
 async def assert_no_pending_cancellation(client: redlock.Redlock) -> None:

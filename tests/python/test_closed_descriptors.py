@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import Server
+
 from . import processes
-from .servers import Server
 
 PROGRAMS = Path(__file__).with_name("programs")
 

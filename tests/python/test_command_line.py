@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .servers import Server
+from tests.servers import Server
 
 
 def redlock(server: Server, *words: str) -> list[str]:

@@ -20,10 +20,10 @@ import pytest
 import redlock
 import trio
 
+from tests.servers import Server
 from tests.waiting import aeventually
 
 from .processes import run
-from .servers import Server
 
 ROOT = Path(__file__).parents[2]
 VERBS: dict[str, list[str]] = {

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 
 @pytest.fixture

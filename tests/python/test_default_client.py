@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.servers import Server
+
 from .processes import output_of
-from .servers import Server
 
 #: Code that holds and inspects a lock.
 BLOCKING = """

@@ -7,8 +7,9 @@ import pytest
 import redlock
 import trio
 
+from tests.servers import Server
+
 from .processes import run
-from .servers import Server
 
 ATEXIT = """
 import asyncio, atexit, sys

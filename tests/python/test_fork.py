@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import Server
+
 from .processes import run
-from .servers import Server
 
 FORKED = """
 import json, os, sys, redlock

@@ -19,10 +19,10 @@ from cross.clusters import Cluster
 from cross.sentinel import SERVICE, Service
 from redlock import Redlock
 
+from tests.servers import Server, Silent
 from tests.waiting import eventually
 
 from . import certificates
-from .servers import Server, Silent
 from .test_tls import Secured
 
 Call = Callable[..., Any]

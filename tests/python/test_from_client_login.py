@@ -13,7 +13,8 @@ import redis.sentinel
 import redlock
 from redlock import Redlock
 
-from .servers import Server
+from tests.servers import Server
+
 from .test_from_client import HOST, seen
 
 Call = Callable[..., Any]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 PROGRAM = Path(__file__).with_name("programs") / "greenlets.py"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Server
+from tests.servers import Server
 
 if sys.platform != "linux":
     pytest.skip("callgrind needs Linux", allow_module_level=True)

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Silent
+
 from .processes import run
-from .servers import Silent
 
 Use = Callable[[Any], object]
 
@@ -190,3 +191,17 @@ except redlock.InvalidOption as error: print(error)
     out, err = run(code, env=environment).communicate(timeout=20)
     assert variable in out, err
     assert "UTF-8" in out
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"min_replicas": True}, "min_replicas is True: it must be a whole number"),
+        ({"min_replicas": "1"}, "min_replicas is '1': it must be a whole number"),
+        ({"fsync": 1}, "fsync is 1: it must be True or False"),
+    ],
+)
+def test_wrong_option_types_are_refused(option: dict[str, object], words: str) -> None:
+    with pytest.raises(redlock.InvalidOption) as refused:
+        redlock.Redlock("redis://127.0.0.1:1", **option)  # type: ignore[arg-type]
+    assert words in str(refused.value)

@@ -13,7 +13,7 @@ import pytest
 import redis
 import redlock
 
-from .servers import Server
+from tests.servers import Server
 
 VECTORS = Path(__file__).parent.parent / "vectors/labels.toml"
 LABELS: dict[str, list[str]] = tomllib.loads(VECTORS.read_text())

@@ -16,9 +16,8 @@ import redlock
 import trio
 from redlock.testing import TestRedlock
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 import redlock
 from redlock.testing import TestRedlock
 
-from .servers import Server
+from tests.servers import Server
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import Server
+
 from .processes import run
-from .servers import Server
 
 PROGRAM = (Path(__file__).parent / "programs" / "cycles.py").read_text()
 #: In each of four bursts.

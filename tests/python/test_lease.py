@@ -11,9 +11,8 @@ from warnings import catch_warnings, simplefilter
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 
 def test_a_collected_lease_is_not_released(

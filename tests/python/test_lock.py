@@ -7,9 +7,8 @@ from typing import Any
 
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 Call = Callable[..., Any]
 

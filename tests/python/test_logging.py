@@ -14,10 +14,10 @@ import pytest
 import redlock
 from redlock import _log
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from . import processes
-from .servers import Server
 
 LOGGERS = ["redlock", *(f"redlock.{topic}" for topic in ("acquire", "lease", "node", "client"))]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually, forever
 
 from .processes import run
-from .servers import Server
 
 
 def future(client: redlock.Redlock, name: str) -> Any:

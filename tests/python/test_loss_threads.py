@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from . import processes
-from .servers import Server
 
 LIMIT = 20
 PROGRAMS = Path(__file__).with_name("programs")

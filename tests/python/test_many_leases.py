@@ -5,7 +5,7 @@ import time
 import pytest
 import redlock
 
-from .servers import Server
+from tests.servers import Server
 
 HELD = 20_000
 

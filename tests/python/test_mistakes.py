@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Silent
 from tests.waiting import eventually
-
-from .servers import Silent
 
 Call = Callable[..., Any]
 

@@ -19,9 +19,8 @@ import redlock
 import trio
 from redlock.testing import TestRedlock
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 DAY = 86400
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redlock
 
-from .servers import Server
+from tests.servers import Server
 
 Call = Callable[..., Any]
 

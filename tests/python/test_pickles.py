@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server
+
 from .processes import output_of
-from .servers import Server
 
 
 def round_trip(thing: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:

@@ -6,9 +6,8 @@ from datetime import timedelta
 import anyio
 import pytest
 import redlock
-from redlock.testing import TestRedlock
 
-from .servers import Server
+from tests.servers import Server
 
 
 def test_reports_each_node(redis_server: Server) -> None:
@@ -34,15 +33,6 @@ def test_ready_client(redis_server: Server) -> None:
         assert client.ping(timedelta(seconds=10)).ready
         assert asyncio.run(client.as_async().ping(10)).ready
         assert anyio.run(client.as_async().ping, 10, backend="trio").ready
-
-
-def test_failing_test_client_is_not_ready() -> None:
-    with TestRedlock() as client:
-        assert client.ping().ready
-        client.fail()
-        assert not client.ping().ready
-        client.recover()
-        assert client.ping().ready
 
 
 def test_mistakes() -> None:

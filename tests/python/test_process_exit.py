@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Server
+from tests.servers import Server
 
 PROGRAM = Path(__file__).with_name("programs") / "exits.py"
 #: Repetitions of each program. The tests of the shipped wheel use more.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Server
+from tests.servers import Server
 
 PROGRAMS = Path(__file__).with_name("programs")
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 
 @pytest.fixture(scope="module")
@@ -42,28 +41,6 @@ def test_restarted_node_reports_when_it_votes(
         assert "grants new leases in" in caplog.text
         with pytest.raises(redlock.InvalidOption, match="restart_guard"):
             call(client.lock(name, ttl=601), "acquire")
-
-
-def test_rolling_restarts_keep_the_lease_on_every_node(five: list[Server], name: str) -> None:
-    # Without the guard, the servers may be young. The TTL is long enough for a busy machine.
-    with redlock.Redlock([server.url for server in five], restart_guard=0) as client:
-        lock = client.lock(name, ttl=30)
-        lease = lock.acquire(wait=20)
-
-        def healed(server: Server) -> None:
-            eventually(lambda: server.client.get(lease.key) == lease.token, "a node was not healed")
-
-        for server in five:  # the vote is over after three grants
-            healed(server)
-        for server in five:
-            server.restart()
-            healed(server)
-            lease.ensure_held()
-        seen = lock.inspect()
-        assert seen.held
-        assert [node.state for node in seen.nodes] == ["held"] * 5
-        lease.release()
-        assert not any(server.client.exists(lease.key) for server in five)
 
 
 def test_one_server_under_two_urls_is_refused_or_reported(

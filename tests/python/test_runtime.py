@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import redlock
 
+from tests.servers import Server
+
 from .processes import run
-from .servers import Server
 
 
 def test_waiting_releases_the_gil(client: redlock.Redlock, name: str) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Silent
 from tests.waiting import aeventually, eventually, forever
 
-from .servers import Silent
 from .test_scope import force_loss
 
 Call = Callable[..., Any]

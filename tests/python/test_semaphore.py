@@ -12,7 +12,7 @@ import redlock
 import redlock.testing
 from redlock.testing import TestRedlock
 
-from .servers import Server
+from tests.servers import Server
 
 Call = Callable[..., Any]
 

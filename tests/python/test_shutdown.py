@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server, Silent
 from tests.waiting import aeventually, eventually, forever
-
-from .servers import Server, Silent
 
 Call = Callable[..., Any]
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
-
-from .servers import Server
 
 
 class Stop(Exception):

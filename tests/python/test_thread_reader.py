@@ -12,10 +12,10 @@ import pytest
 import redis
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .processes import run
-from .servers import Server
 
 if sys.platform != "linux":
     pytest.skip("this test identifies threads by /proc", allow_module_level=True)

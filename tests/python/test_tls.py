@@ -13,9 +13,9 @@ import pytest
 import redlock
 
 from tests.ports import free_port
+from tests.servers import Server
 
 from . import certificates
-from .servers import Server
 
 Call = Callable[..., Any]
 

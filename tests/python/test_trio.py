@@ -14,9 +14,8 @@ import pytest
 import redlock
 import trio
 
+from tests.servers import Server
 from tests.waiting import aeventually, eventually
-
-from .servers import Server
 
 Main = Callable[[], Awaitable[Any]]
 

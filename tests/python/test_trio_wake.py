@@ -8,10 +8,10 @@ import redlock
 import trio
 import trio.testing
 
+from tests.servers import Server
 from tests.waiting import aeventually
 
 from .processes import run
-from .servers import Server
 
 ENDS_A_RUN = Path(__file__).with_name("programs") / "ends_a_run.py"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server, Silent
 from tests.waiting import eventually
 
 from . import certificates
-from .servers import Server, Silent
 from .test_tls import Secured
 from .test_vectors import about, table, verify
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server, Silent
 from tests.waiting import eventually
-
-from .servers import Server, Silent
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redlock
 
-from .servers import Server
+from tests.servers import Server
 
 #: Tests of the first tier also wait for a release, but measure nothing.
 pytestmark = pytest.mark.slow("measures how soon a waiter is woken")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Server
+from tests.servers import Server
 
 FOLDER = Path(__file__).parents[2] / "examples" / "server" / "fastapi"
 WAVES = 5

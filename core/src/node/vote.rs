@@ -201,7 +201,7 @@ pub(crate) struct Refused {
     /// Which of the claim's places others have.
     pub(crate) taken: Places,
     pub(crate) by: Blocker,
-    /// The label of the owner whose keys are held longest.
+    /// The label of the owner whose keys are held longest. Of a semaphore, the owner whose permit must end last.
     pub(crate) holder: Option<Label>,
 }
 

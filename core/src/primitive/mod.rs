@@ -152,7 +152,7 @@ impl Primitive {
     pub(crate) fn describe(&self, refused: &Refused, holder: &str) -> String {
         match self {
             Self::Mutex { .. } => {}
-            Self::Semaphore(semaphore) => return semaphore.describe(refused),
+            Self::Semaphore(semaphore) => return semaphore.describe(refused, holder),
             Self::ReadWrite(lock) => {
                 if let Some(text) = lock.describe(refused, holder) {
                     return text;

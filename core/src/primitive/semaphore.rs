@@ -72,7 +72,7 @@ impl Semaphore {
         self.free(taken) >= self.permits
     }
 
-    pub(super) fn describe(&self, refused: &Refused) -> String {
+    pub(super) fn describe(&self, refused: &Refused, holder: &str) -> String {
         let (limit, permits, free) = (self.slots.len(), self.permits, self.free(&refused.taken));
         let why = match free {
             0 if limit == 1 => "its permit is taken".to_owned(),
@@ -80,15 +80,25 @@ impl Semaphore {
             1 => format!("only 1 of {limit} permits is free, and {permits} are needed"),
             _ => format!("only {free} of {limit} permits are free, and {permits} are needed"),
         };
+        let of = |one: &str| match holder {
+            "" => one.to_owned(),
+            _ => format!("{one}, held{holder},"),
+        };
         let end = match refused.left.map(seconds) {
             Some(left) if refused.by == Blocker::Kept => {
                 format!("and the first stays for {left} or less because of {}", spelled("min_hold"))
             }
             None => "and no key has a TTL".to_owned(),
             Some(left) if permits == 1 => {
-                format!("and the first expires in {left} or sooner unless renewed")
+                format!("and {} expires in {left} or sooner unless renewed", of("the first"))
             }
-            Some(left) => format!("and enough expire in {left} or sooner unless renewed"),
+            Some(left) if holder.is_empty() => {
+                format!("and enough expire in {left} or sooner unless renewed")
+            }
+            Some(left) => {
+                let last = of("and the last of enough");
+                format!("{last} expires in {left} or sooner unless renewed")
+            }
         };
         format!("{why}, {end}")
     }
@@ -166,7 +176,18 @@ mod tests {
                 "only 3 of 5 permits are free, and 4 are needed, and no key has a TTL",
             ),
         ] {
-            assert_eq!(semaphore(limit, permits).describe(&refused(taken, left)), text);
+            assert_eq!(semaphore(limit, permits).describe(&refused(taken, left), ""), text);
+        }
+        for (permits, text) in [
+            (1, "and the first, held by web-3, expires in 3.200 s or sooner unless renewed"),
+            (
+                2,
+                "and the last of enough, held by web-3, expires in 3.200 s or sooner unless renewed",
+            ),
+        ] {
+            let described =
+                semaphore(2, permits).describe(&refused(&[0, 1], Some(3200)), " by web-3");
+            assert_eq!(described, format!("all 2 permits are taken, {text}"));
         }
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cross.servers import Server
+from tests.servers import Server
 
 from .dist import DIST, PYTHONS, ROOT, Install, only, run
 

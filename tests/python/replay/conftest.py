@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redlock
 
-from ..servers import Server
+from tests.servers import Server
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
 
-from ..servers import Server
 from .cases import Source
 
 Call = Callable[..., Any]

@@ -12,9 +12,9 @@ import pytest
 import redlock
 
 from tests.ports import free_port
+from tests.servers import Server
 from tests.waiting import eventually
 
-from ..servers import Server
 from .cases import Source
 
 Call = Callable[..., Any]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redlock
 
+from tests.servers import Server
 from tests.waiting import eventually
 
 from .. import processes
-from ..servers import Server
 from .cases import Source
 
 Call = Callable[..., Any]

@@ -95,7 +95,7 @@ fn refused(keys: &HashMap<String, Entry>, claim: &Claim, now: Instant) -> Option
         left: Some(if missing == 0 { Duration::ZERO } else { last.expires.since(now) }),
         taken,
         by: if by == Blocker::Readers || is_kept { by } else { Blocker::Owner },
-        holder: holder.filter(|_| !matches!(claim.form, Form::Slots(_))),
+        holder: holder.filter(|_| missing > 0),
     })
 }
 

@@ -4,10 +4,6 @@
 //! takes the `redis-server` that it finds, or the server of `REDLOCK_TEST_SERVER` (`scripts/test-servers`). Without one
 //! it does nothing, except in CI.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
 use fastrand::Rng;
@@ -15,6 +11,7 @@ use fastrand::Rng;
 use crate::node::{Operation, script, scripts};
 
 use super::commands::Call;
+use super::redis_process::{Connection, RealServer};
 use super::resp::Reply;
 use super::scripts_sides::readers;
 use super::server::{EPOCH_US, Peer, Server};
@@ -26,91 +23,6 @@ const SIDES: [&str; 2] = ["readers", "turn"];
 const STEPS: u64 = 5_000;
 /// `SLACK` of fencing, in µs.
 const SLACK: u64 = 1_000_000;
-
-/// A server without a port, killed when dropped.
-struct RealServer {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl RealServer {
-    /// Returns `None` if there is no `redis-server` on this machine.
-    fn start() -> Option<Self> {
-        let folder = std::env::temp_dir().join(format!("redlock-model-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let server = std::env::var("REDLOCK_TEST_SERVER");
-        let mut command = Command::new(server.as_deref().unwrap_or("redis-server"));
-        command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(folder.join("socket"));
-        let child = command.stdout(Stdio::null()).spawn();
-        Some(Self { child: child.ok()?, folder })
-    }
-
-    fn connect(&mut self) -> Connection {
-        loop {
-            if let Ok(stream) = UnixStream::connect(self.folder.join("socket")) {
-                return Connection(BufReader::new(stream));
-            }
-            let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "redis-server does not start");
-            std::thread::yield_now();
-        }
-    }
-}
-
-impl Drop for RealServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-struct Connection(BufReader<UnixStream>);
-
-impl Connection {
-    fn ask(&mut self, words: &[&str]) -> Reply {
-        let mut request = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
-        self.0.get_mut().write_all(request.as_bytes()).unwrap();
-        self.read()
-    }
-
-    fn read(&mut self) -> Reply {
-        let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        let (kind, rest) = line.trim_end().split_at(1);
-        let mut parts = |count: i64| (0..count).map(|_| self.read()).collect();
-        match kind {
-            "+" => Reply::Status(if rest == "OK" { "OK" } else { "PONG" }),
-            "-" => Reply::error(rest),
-            "_" => Reply::Nil,
-            "," => Reply::bulk(rest),
-            ":" => Reply::Int(rest.parse().unwrap()),
-            "*" => Reply::List(parts(rest.parse().unwrap())),
-            ">" => Reply::Push(parts(rest.parse().unwrap())),
-            "%" => Reply::List(parts(2 * rest.parse::<i64>().unwrap())),
-            "$" => {
-                let mut text = vec![0; rest.parse::<usize>().unwrap() + 2];
-                self.0.read_exact(&mut text).unwrap();
-                text.truncate(text.len() - 2);
-                Reply::bulk(String::from_utf8(text).unwrap())
-            }
-            other => panic!("{other}{rest}"),
-        }
-    }
-
-    /// The keys of all pushes so far.
-    fn pushes(&mut self) -> Vec<String> {
-        let (mut keys, mut next) = (Vec::new(), self.ask(&["PING"]));
-        while let Reply::Push(push) = next {
-            let [_, Reply::List(changed)] = &push[..] else { panic!("{push:?}") };
-            keys.extend(changed.iter().map(|key| format!("{key:?}")));
-            next = self.read();
-        }
-        keys.sort();
-        keys
-    }
-}
 
 /// Random commands. All TTLs differ by more than any step takes.
 struct Commands {
@@ -311,6 +223,7 @@ fn model_replies_like_a_real_server() {
         if untracked {
             clients[client].ask(&["CLIENT", "CACHING", "NO"]);
         }
+        let fences = stored_fences(&mut control);
         let replied = clients[client].ask(&words);
         slack_ms = slack_ms.max((micros() - before) / 1000 + 2);
         let peer: Peer = (client, client as u32);
@@ -320,6 +233,10 @@ fn model_replies_like_a_real_server() {
         let expected = call.run(&words).unwrap_or(Reply::Status("OK"));
         let pushes = call.pushes;
         let context = format!("step {step}: {words:?}");
+        if words[0] == "EVALSHA" {
+            let context = format!("{context}: {replied:?}");
+            fences_rise(&fences, &stored_fences(&mut control), &words, &replied, &context);
+        }
         assert!(same(&expected, &replied, slack_ms), "{context}: {expected:?}, not {replied:?}");
         granted += u32::from(words[0] == "EVALSHA" && matches!(replied, Reply::Bulk(_)));
         for (client, connection) in clients.iter_mut().enumerate() {
@@ -350,6 +267,39 @@ fn model_replies_like_a_real_server() {
         clients.iter_mut().for_each(|client| drop(client.pushes()));
     }
     assert!(granted > 100, "only {granted} scripts succeeded");
+}
+
+/// The fencing tokens that the real server has. A value that no client can have stored is `None`.
+fn stored_fences(control: &mut Connection) -> Vec<Option<u64>> {
+    let Reply::List(stored) = control.ask(&[&["MGET"], &FENCES[..]].concat()) else { panic!() };
+    stored.iter().map(number).collect()
+}
+
+fn number(reply: &Reply) -> Option<u64> {
+    let Reply::Bulk(text) = reply else { return None };
+    text.parse().ok()
+}
+
+/// No script lowers a fencing token, and a grant has one that is larger than all before. The comparison with the model
+/// allows for the time that a step takes, so it does not see that.
+fn fences_rise(
+    before: &[Option<u64>],
+    after: &[Option<u64>],
+    words: &[&str],
+    replied: &Reply,
+    context: &str,
+) {
+    for (before, after) in before.iter().zip(after) {
+        assert!(before.is_none() || after >= before, "{context}: {after:?} after {before:?}");
+    }
+    let Reply::List(parts) = replied else { return };
+    let [Reply::Int(1), Reply::Int(_), granted, _] = &parts[..] else { return };
+    let locks = words[2].parse::<usize>().unwrap() / 2;
+    // A minimum raises what another node has granted.
+    if words[words.len() - 2] == "0" {
+        let largest = before[..locks].iter().max().unwrap();
+        assert!(number(granted) > *largest, "{context}: not above {largest:?}");
+    }
 }
 
 /// Compares the value and the TTL of each key. Fencing tokens that depend on the time are then equal.

@@ -1,9 +1,10 @@
-"""Throw-away Redis servers on free loopback ports."""
+"""Throw-away Redis servers on free loopback ports, and a node that must not receive a connection."""
 
 import contextlib
 import os
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
@@ -31,7 +32,8 @@ class Server:
     #: The server's environment variables. None inherits those of the tests.
     environment: Mapping[str, str] | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self.options = options
         self.folder = tempfile.mkdtemp(prefix="redlock-test-")
         for _ in range(5):  # another program may take the port before the start
             self.port = free_port()
@@ -42,13 +44,17 @@ class Server:
             raise RuntimeError("redis-server does not start")
         # LOGIN is empty, or the user that USER creates, if the tests run with minimum rights (`make test-acl`).
         self.url = f"redis://{LOGIN}127.0.0.1:{self.port}"
+        #: As it appears in messages.
+        self.shown = f"redis://127.0.0.1:{self.port}"
+        #: To inspect keys independently.
+        self.client: Any = self._client()
 
     def _start(self) -> "subprocess.Popen[bytes]":
         options = {"port": self.port, "bind": "127.0.0.1", "save": "", "appendonly": "no"}
         options |= {"dir": self.folder, "maxmemory-policy": "noeviction"}
-        args = [arg for name, value in options.items() for arg in (f"--{name}", str(value))]
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         return subprocess.Popen(
-            [program(), *args, *USER],
+            [program(), *words, *USER, *self.options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=self.environment,
@@ -63,10 +69,13 @@ class Server:
         eventually(lambda: replies() or self.process.poll() is not None)
         return self.process.poll() is None
 
-    def command(self, *args: str | int) -> Any:  # noqa: ANN401  (the reply depends on the command)
-        """Returns the server's reply, through a client other than redlock."""
-        with redis.Redis(port=self.port, decode_responses=True, socket_timeout=5) as client:
-            return client.execute_command(*args)
+    def _client(self) -> Any:  # noqa: ANN401  (its replies depend on the commands)
+        return redis.Redis(port=self.port, decode_responses=True, socket_timeout=5, protocol=2)
+
+    def command(self, *words: str | int) -> Any:  # noqa: ANN401  (the reply depends on the command)
+        """Returns the server's reply, over a new connection."""
+        with self._client() as client:
+            return client.execute_command(*words)
 
     def get(self, key: str) -> str | None:
         """Returns the token at a key."""
@@ -90,6 +99,7 @@ class Server:
         assert self._is_running(), "redis-server does not start again"
 
     def close(self) -> None:
+        self.client.close()
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -128,3 +138,23 @@ class SteppedServer(Server):
     def close(self) -> None:
         super().close()
         self._offset.unlink()
+
+
+class Silent:
+    """A node that accepts connections and never replies."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.socket.setblocking(False)
+        self.port = self.socket.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+
+    def called(self) -> bool:
+        try:
+            self.socket.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self.socket.close()

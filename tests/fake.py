@@ -3,14 +3,14 @@
 import socket
 import threading
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 Row = dict[str, Any]
-TABLE = Path(__file__).parent.parent / "vectors" / "replies.toml"
+TABLE = Path(__file__).parent / "vectors" / "replies.toml"
 ROWS: list[Row] = tomllib.loads(TABLE.read_text())["reply"]
 ATTEMPTS: list[Row] = tomllib.loads(TABLE.read_text())["attempt"]
 
@@ -31,7 +31,9 @@ class FakeServers:
             self.urls[row["about"]] = f"redis://user:s3cret-word@127.0.0.1:{port}"
             self._start(self._listen, row, listener)
 
-    def _start(self, work: Any, row: Row, own: socket.socket) -> None:
+    def _start(
+        self, work: Callable[[Row, socket.socket], None], row: Row, own: socket.socket
+    ) -> None:
         def run() -> None:
             with own, suppress(OSError, EOFError):
                 work(row, own)
