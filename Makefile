@@ -181,6 +181,14 @@ bench-semaphores: build-release ## compare semaphores with those of redis-semaph
 	@cd bench && npm ci --no-audit --no-fund --loglevel=error
 	@node bench/permits.mjs
 
+.PHONY: bench-readers bench-scripts
+bench-readers: build-release ## compare a read/write lock with a lock for all (bench/measurements.md)
+	@cd bench && npm ci --no-audit --no-fund --loglevel=error
+	@node bench/readers.mjs
+bench-scripts: build-release ## measure the server's time for each script (bench/measurements.md)
+	@cd bench && npm ci --no-audit --no-fund --loglevel=error
+	@node bench/scripts.mjs
+
 .PHONY: bench-routes
 bench-routes: build-release ## measure what Sentinel and Cluster add to an acquire and release (bench/measurements.md)
 	cargo build --quiet --release -p redlock-bench --bin waits

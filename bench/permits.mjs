@@ -1,45 +1,15 @@
 // Compares semaphores with those of redis-semaphore: acquires per second, commands for each, and the server's time for the
 // scripts. `make bench-semaphores` runs it over one temporary server, or over three, and prints Markdown.
 
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RedlockSemaphore, Semaphore } from "redis-semaphore";
 import { Redlock } from "../bindings-node/index.mjs";
+import { startServer } from "./server.mjs";
 
 const SECONDS = Number(process.argv[2] ?? 1);
 const ROUNDS = 3;
 const TTL = 10_000;
-
-async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  await new Promise((done) => server.close(done));
-  return port;
-}
-
-async function startServer() {
-  const port = await freePort();
-  const folder = mkdtempSync(join(tmpdir(), "redlock-bench-"));
-  const words = ["--port", port, "--dir", folder, "--save", "", "--bind", "127.0.0.1"];
-  const process = spawn("redis-server", words.map(String), { stdio: "ignore" });
-  const client = new Redis(port, "127.0.0.1", { retryStrategy: () => 50 });
-  client.on("error", () => {});
-  await client.ping();
-  const stop = async () => {
-    client.disconnect();
-    process.kill();
-    await once(process, "exit");
-    rmSync(folder, { recursive: true });
-  };
-  return { port, client, stop };
-}
 
 /** The calls of commands so far, and the server's time for scripts. */
 async function counted(servers) {

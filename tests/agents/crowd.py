@@ -1,6 +1,6 @@
 """Many callers in one process that each acquire the same name once. Prints a line for each hold.
 
-crowd.py tasks|threads NODES NAME CALLERS TTL_MS
+crowd.py tasks|threads NODES NAME CALLERS TTL_MS [PERMITS]
 
 README.md describes the lines.
 """
@@ -17,7 +17,12 @@ CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 HOLD = 0.002
 FORM, NODES, NAME = sys.argv[1:4]
 CALLERS, TTL = int(sys.argv[4]), int(sys.argv[5]) / 1000
-LOCK = redlock.Redlock(NODES.split(","), restart_guard=0).lock(NAME, ttl=TTL)
+CLIENT = redlock.Redlock(NODES.split(","), restart_guard=0)
+LOCK = (
+    CLIENT.semaphore(NAME, int(sys.argv[6]), ttl=TTL)
+    if len(sys.argv) > 6
+    else CLIENT.lock(NAME, ttl=TTL)
+)
 
 
 def now() -> int:

@@ -1,5 +1,7 @@
-"""Two hundred callers wait in four processes when the holder dies. Each acquires, one at a time, soon after the TTL."""
+"""Two hundred callers wait in four processes: for a lock whose holder dies, and for the permits of a semaphore."""
 
+import statistics
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -37,3 +39,38 @@ def test_all_are_served_after_a_crash(count: int, five: list[Server], name: str)
     took = (max(hold_periods)[1] - ends) / 1e9
     print(f"\n200 waiters in 4 processes over {count}: all served {took:.2f} s after the ttl")
     assert took < 10
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.slow("200 waiters, each of which holds a permit for a while")
+def test_all_are_served_with_permits(count: int, five: list[Server], name: str) -> None:
+    nodes, permits = [server.url for server in five[:count]], 5
+    with ExitStack() as stack:
+        holder = stack.enter_context(Agent("rust", nodes))
+        all_of_them = {"name": name, "limit": permits, "permits": permits}
+        holder.must("acquire", **all_of_them, ttl_ms=60_000, wait_ms=0)
+        crowds = [
+            stack.enter_context(program(form, nodes, name, CALLERS, 5000, permits))
+            for form in CROWDS
+        ]
+        for crowd in crowds:
+            assert crowd.receive()["waiting"] == CALLERS
+        freed = now()
+        holder.must("release")
+        holds = [hold for crowd in crowds for hold in crowd.rest()]
+    assert len(holds) == CALLERS * len(CROWDS)
+    assert min(hold["at"] for hold in holds) > freed
+    begins, ends = (sorted(hold[edge] for hold in holds) for edge in ("at", "until"))
+    # The permit that is taken as number n + 5 was freed as number n, or earlier.
+    gaps = [begin - end for begin, end in zip(begins[permits:], ends, strict=False)]
+    assert min(gaps) > 0, f"more than {permits} holders"
+    begun = time.perf_counter()
+    for _ in range(100):
+        five[0].client.ping()
+    trip = (time.perf_counter() - begun) / 100
+    gap = statistics.median(gaps) / 1e9
+    print(
+        f"\n200 waiters for {permits} permits over {count}: served in {(ends[-1] - freed) / 1e9:.2f} s, "
+        f"from a release to the next hold {gap * 1e6:.0f} µs in the median, "
+        f"{gap / trip:.1f} round trips of redis-py"
+    )
