@@ -8,7 +8,7 @@ import { startServer } from "./server.mjs";
 const SECONDS = Number(process.argv[2] ?? 1);
 const ROUNDS = 3;
 const CALLERS = 64;
-/** Every so many holds, a caller writes. */
+/** One hold of this many is for writing. */
 const WRITES_EACH = 20;
 /** How long each hold lasts, in ms. */
 const LENGTHS = [0, 1];
