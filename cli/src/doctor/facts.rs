@@ -108,7 +108,8 @@ fn questions(prefix: &str, name: &str) -> Vec<(Purpose, Vec<String>)> {
 /// Asks all servers.
 pub(super) async fn gather(
     client: &Redlock,
-    (urls, name): (&[String], &str),
+    urls: &[String],
+    name: &str,
     settings: Settings,
 ) -> Result<Facts> {
     let ping = client.ping(settings.patience).await?;
@@ -129,18 +130,26 @@ pub(super) async fn gather(
     let (replies, again) = (replies?, again?);
     let nodes = replies.into_iter().zip(&again).zip(ping.nodes).zip(latencies).zip(urls);
     let nodes = nodes.map(|((((replies, again), ping), latency), url)| {
-        node_facts(&purposes, (replies, again), (ping, latency), (url, now.as_secs_f64()))
+        let found = Gathered { replies, again, ping, latency, url };
+        node_facts(&purposes, found, now.as_secs_f64())
     });
     let nodes = nodes.collect();
     Ok(Facts { settings, ready_in: ping.ready_in, nodes, trial: None })
 }
 
-fn node_facts(
-    purposes: &[Purpose],
-    (replies, again): (NodeReplies, &NodeReplies),
-    (ping, latency): (NodePing, Option<Duration>),
-    (url, now): (&str, f64),
-) -> NodeFacts {
+/// What was asked of one node.
+struct Gathered<'a> {
+    replies: NodeReplies,
+    /// The run IDs of its servers a moment later.
+    again: &'a NodeReplies,
+    ping: NodePing,
+    /// The smallest of several measurements.
+    latency: Option<Duration>,
+    url: &'a str,
+}
+
+fn node_facts(purposes: &[Purpose], found: Gathered<'_>, now: f64) -> NodeFacts {
+    let Gathered { replies, again, ping, latency, url } = found;
     let other_ids: Vec<_> =
         again.servers.iter().flatten().map(|server| run_id(&server.replies)).collect();
     let servers = replies.servers.map(|servers| {
@@ -233,8 +242,10 @@ fn user_of(url: &str) -> String {
 /// The settings of a client.
 pub(super) fn settings(
     client: &Redlock,
-    (ttl, min_replicas): (Duration, u32),
-    (node_timeout, connect_timeout): (Option<Duration>, Option<Duration>),
+    ttl: Duration,
+    min_replicas: u32,
+    node_timeout: Option<Duration>,
+    connect_timeout: Option<Duration>,
 ) -> Settings {
     let default = (ttl / 5).min(Duration::from_secs(1));
     Settings {

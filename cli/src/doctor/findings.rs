@@ -46,7 +46,8 @@ pub(super) struct Finding {
 /// A finding of which the node is not known yet.
 #[expect(clippy::unnecessary_wraps, reason = "the result of a check")]
 pub(super) fn found(
-    (severity, code): (Severity, &'static str),
+    severity: Severity,
+    code: &'static str,
     what: impl Into<String>,
     why: impl Into<String>,
     fix: impl Into<String>,

@@ -69,11 +69,13 @@ pub(crate) async fn doctor(args: Args) -> Status {
 async fn examine(args: &Args) -> Result<Facts> {
     let connection = args.connection.at(&args.urls);
     let client = connection.client()?;
-    let settings = settings(&client, (args.ttl, connection.min_replicas()), connection.timeouts());
+    let (node_timeout, connect_timeout) = connection.timeouts();
+    let settings =
+        settings(&client, args.ttl, connection.min_replicas(), node_timeout, connect_timeout);
     let name = format!("redlock-doctor-{}", nonce());
     check_ttl(args.ttl, settings.guard).await?;
     let urls = connection.urls()?;
-    let mut facts = gather(&client, (&urls, &name), settings).await?;
+    let mut facts = gather(&client, &urls, &name, settings).await?;
     for (at, (node, url)) in facts.nodes.iter_mut().zip(&urls).enumerate() {
         if node.latency.is_some() {
             // A guard of the set does not matter for a node alone.

@@ -61,7 +61,7 @@ pub(super) fn unreachable(node: &NodeFacts, _: &Settings) -> Option<Finding> {
             "it, or a proxy in front of it, refuses other commands than those of locks: {error}"
         );
         return found(
-            (Warning, "proxy"),
+            Warning, "proxy",
             what,
             "This command could not examine it. There may be no notifications, and a proxy may change the server",
             "Connect to the server itself",
@@ -69,18 +69,14 @@ pub(super) fn unreachable(node: &NodeFacts, _: &Settings) -> Option<Finding> {
         .filter(|_| !node.url.starts_with("memory://"));
     }
     let (_, code, fix) = UNREACHABLE.iter().find(|(part, ..)| error.contains(part))?;
-    found(
-        (Error, code),
-        error,
-        "It grants no lock, and the quorum has one node less to spare",
-        *fix,
-    )
+    found(Error, code, error, "It grants no lock, and the quorum has one node less to spare", *fix)
 }
 
 pub(super) fn restarted(node: &NodeFacts, settings: &Settings) -> Option<Finding> {
     let left = node.ready_in.filter(|left| !left.is_zero())?;
     found(
-        (Warning, "restarted"),
+        Warning,
+        "restarted",
         format!("it has restarted, and grants no lock for {}", times::shown(left)),
         format!("During restart_guard ({}) it may have lost locks", times::shown(settings.guard)),
         "Wait. If that was not on purpose, look at its log, such as for a lack of memory",
@@ -94,7 +90,8 @@ pub(super) fn latency(node: &NodeFacts, settings: &Settings) -> Option<Finding> 
     }
     let severity = if latency >= limit { Error } else { Warning };
     found(
-        (severity, "latency"),
+        severity,
+        "latency",
         format!("a reply takes {:.0} ms", latency.as_secs_f64() * 1000.0),
         format!(
             "A node has {:.0} ms for its reply (node_timeout), of a TTL of {}. Slower replies do not count",
@@ -115,7 +112,8 @@ pub(super) fn trial_of_node(node: &NodeFacts, _: &Settings) -> Option<Finding> {
 pub(super) fn votes(node: &NodeFacts, _: &Settings) -> Option<Finding> {
     let error = node.error.as_ref().filter(|_| node.latency.is_none() && node.servers.is_ok())?;
     found(
-        (Error, "votes"),
+        Error,
+        "votes",
         format!("it would grant no lock: {error}"),
         "The quorum has one node less to spare",
         "Follow the error, which is that of the server",

@@ -32,7 +32,8 @@ pub(super) fn needed_rights(
     };
     let (fix, rules) = missing(server, node, settings, is_needed)?;
     found(
-        (Error, "rights"),
+        Error,
+        "rights",
         format!("its user lacks {rules}"),
         "No lock works without these rights",
         fix,
@@ -67,7 +68,7 @@ pub(super) fn notifications(
         ),
     };
     let why = "The server sends no notifications: waiting callers poll, and a loss is noticed at the next renewal";
-    found((Warning, "notifications"), what, why, fix)
+    found(Warning, "notifications", what, why, fix)
 }
 
 pub(super) fn features(
@@ -91,5 +92,5 @@ pub(super) fn features(
     } else {
         format!("These do not work: {}", features.join(", "))
     };
-    found((Note, "optional-rights"), format!("its user lacks {rules}"), why, fix)
+    found(Note, "optional-rights", format!("its user lacks {rules}"), why, fix)
 }

@@ -20,7 +20,8 @@ pub(super) fn role(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<
     let primary = server.field("master_host").unwrap_or("its primary");
     let port = server.field("master_port").map(|port| format!(":{port}")).unwrap_or_default();
     found(
-        (Error, "replica"),
+        Error,
+        "replica",
         format!("{} is a replica", server.address),
         "A replica grants no lock",
         format!(
@@ -36,7 +37,8 @@ pub(super) fn old(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<F
         return None;
     }
     found(
-        (Warning, "version"),
+        Warning,
+        "version",
         format!("its version is {version}"),
         "Redis before 6.2 is not supported: fencing and min_hold fail, and before 6.0 there are no notifications",
         "Upgrade to Redis 6.2 or newer, or to Valkey",
@@ -49,7 +51,8 @@ pub(super) fn connections(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> 
         return None;
     }
     found(
-        (Warning, "connections"),
+        Warning,
+        "connections",
         format!("{used} of {most} connections are used"),
         "Beyond maxclients it refuses connections. Each client of locks needs two, and cannot renew without",
         "Raise maxclients and the server's limit of open files, or find the program that opens most connections",
@@ -59,7 +62,8 @@ pub(super) fn connections(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> 
 pub(super) fn proxy(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<Finding> {
     let id = server.unknown.iter().find(|rule| ["+client|id", "+client|kill"].contains(rule))?;
     found(
-        (Warning, "proxy"),
+        Warning,
+        "proxy",
         format!(
             "it does not know {}, so it may be a proxy",
             id.trim_start_matches('+').replace('|', " ").to_uppercase()
@@ -79,7 +83,8 @@ pub(super) fn other_server(
         return None;
     }
     found(
-        (Error, "several-servers"),
+        Error,
+        "several-servers",
         "two connections to this address reached different servers",
         "A lock on one server does not exclude a client of the other, so two clients may hold it",
         "Connect to one server, not to a load balancer. To follow failovers, list the sentinels in the URL",
@@ -90,7 +95,8 @@ pub(super) fn idle(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<
     let timeout: u64 = server.config.get("timeout")?.parse().ok().filter(|seconds| *seconds > 0)?;
     let severity = if timeout < 60 { Warning } else { Note };
     found(
-        (severity, "idle-timeout"),
+        severity,
+        "idle-timeout",
         format!("it closes connections that are idle for {timeout} s"),
         "Clients reconnect at their next lock, which then takes longer. Waiting callers and holders miss notifications",
         "CONFIG SET timeout 0, and rely on tcp-keepalive",
@@ -107,7 +113,8 @@ pub(super) fn replicas(
         return None;
     }
     found(
-        (Note, "replicas"),
+        Note,
+        "replicas",
         format!("it has {replicas} replicas, and locks do not wait for them"),
         "A failover can lose the locks that its new primary does not have yet",
         "--min-replicas 1, and the same option in your programs",
@@ -127,7 +134,8 @@ pub(super) fn unseen(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Optio
         "the idle timeout, and how often it writes to disk"
     };
     found(
-        (Note, "not-examined"),
+        Note,
+        "not-examined",
         format!("it refuses {}", refused.join(" and ")),
         format!("This command could not look at {matters}"),
         "Run it as an administrator of the server, or look at these settings yourself",

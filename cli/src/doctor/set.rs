@@ -14,13 +14,15 @@ pub(super) fn quorum(facts: &Facts) -> Option<Finding> {
     match facts.ready_in {
         Some(Duration::ZERO) => None,
         Some(left) => found(
-            (Warning, "guarded"),
+            Warning,
+            "guarded",
             format!("a quorum grants locks in {} only", times::shown(left)),
             "Nodes that have restarted grant no lock during restart_guard, because they may have lost locks",
             "Wait, and restart one node at a time, with at least restart_guard in between",
         ),
         None => found(
-            (Error, "no-quorum"),
+            Error,
+            "no-quorum",
             format!("{ready} of {count} nodes would grant a lock, and {needed} must"),
             "No client can acquire a lock",
             "Fix the errors of the nodes below",
@@ -31,13 +33,15 @@ pub(super) fn quorum(facts: &Facts) -> Option<Finding> {
 pub(super) fn count(facts: &Facts) -> Option<Finding> {
     match facts.nodes.len() {
         1 => found(
-            (Note, "one-node"),
+            Note,
+            "one-node",
             "there is one node",
             "While it is down there are no locks, and its failover or restart may lose locks",
             "If that matters, use three or five independent servers",
         ),
         count if count % 2 == 0 => found(
-            (Warning, "even"),
+            Warning,
+            "even",
             format!("there are {count} nodes, an even number"),
             format!("They tolerate no more failures than {} would, and cost more", count - 1),
             format!("Use {} or {} nodes", count - 1, count + 1),
@@ -58,7 +62,8 @@ pub(super) fn same_server(facts: &Facts) -> Option<Finding> {
     });
     let (one, other) = twice?;
     found(
-        (Error, "same-server"),
+        Error,
+        "same-server",
         format!("{one} and {other} are the same server"),
         "It would vote twice, so a quorum would not need a majority of the servers",
         "List each server once, or correct the address that leads to the wrong one",
@@ -75,7 +80,8 @@ pub(super) fn clocks(facts: &Facts) -> Option<Finding> {
         return None;
     }
     found(
-        (Warning, "clocks"),
+        Warning,
+        "clocks",
         format!("the clocks of the servers are {apart:.0} s apart"),
         "TTLs are durations, so this alone does no harm. A clock without synchronization may be stepped, which ends \
          locks too early, and fencing tokens then depend on the fastest clock",
@@ -90,7 +96,8 @@ pub(super) fn clusters(facts: &Facts) -> Option<Finding> {
         return None;
     }
     found(
-        (Note, "clusters"),
+        Note,
+        "clusters",
         format!("{clusters} of {} nodes are a Redis Cluster", facts.nodes.len()),
         "Each cluster is one vote, and may lose locks at a failover",
         "Make sure that the clusters share no server. A single cluster, or plain servers, are simpler",
@@ -104,14 +111,16 @@ pub(super) fn trial_of_set(facts: &Facts) -> Option<Finding> {
 pub(super) fn failed_trial(trial: &Trial, place: &str) -> Option<Finding> {
     if let Some((step, error)) = &trial.failed {
         return found(
-            (Error, "trial"),
+            Error,
+            "trial",
             format!("cannot {step} a lock {place}: {error}"),
             "Programs get the same error",
             "Follow the error. If it names a right, grant it",
         );
     }
     found(
-        (Warning, "unnotified"),
+        Warning,
+        "unnotified",
         format!("a holder {place} was not notified of its loss within 2 s"),
         "It notices the loss only at its next renewal, and waiting callers poll",
         "Check that the server, or a proxy in front of it, supports CLIENT TRACKING with RESP3",

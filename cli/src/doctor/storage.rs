@@ -9,7 +9,8 @@ pub(super) fn eviction(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Opt
     let policy = server.field("maxmemory_policy").filter(|policy| *policy != "noeviction")?;
     let is_limited = server.number("maxmemory")? > 0;
     found(
-        (if is_limited { Error } else { Note }, "eviction"),
+        if is_limited { Error } else { Note },
+        "eviction",
         format!(
             "maxmemory-policy is {policy}, with {} maxmemory",
             if is_limited { "a" } else { "no" }
@@ -27,7 +28,8 @@ pub(super) fn memory(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Optio
         return None;
     }
     found(
-        (if percent >= 100 { Error } else { Warning }, "memory"),
+        if percent >= 100 { Error } else { Warning },
+        "memory",
         format!("{percent} % of maxmemory is used"),
         "A full server refuses writes (OOM), so it grants no lock",
         "Raise maxmemory, or delete data. Locks need some hundred bytes each",
@@ -39,7 +41,8 @@ pub(super) fn snapshots(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Op
         .into_iter()
         .find(|name| server.field(name).is_some_and(|status| status != "ok"))?;
     found(
-        (Error, "disk"),
+        Error,
+        "disk",
         format!("it cannot write its data to disk ({fails} is not ok)"),
         "It refuses all writes (MISCONF), so it grants no lock",
         "Look at its log, and free space on its disk or correct the rights of its folder",
@@ -73,7 +76,8 @@ pub(super) fn persistence(
     };
     let is_light = is_guarded || (has_log && sync != Some("no"));
     found(
-        (if is_light { Note } else { Warning }, "persistence"),
+        if is_light { Note } else { Warning },
+        "persistence",
         format!("a restart loses {lost}"),
         why,
         "If that matters: appendonly yes and appendfsync always, with --fsync. Or several nodes with a restart_guard of at \

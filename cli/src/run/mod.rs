@@ -172,9 +172,9 @@ impl Run {
         let conflict = Status::of(self.args.command.conflict_exit_code);
         // Of a semaphore, another permit may be free.
         let can_be_nested = self.args.lock.permits.is_none();
-        let own = (&*self.args.name, self.args.lock.shared);
+        let (name, shared) = (&*self.args.name, self.args.lock.shared);
         let acquire = async {
-            if can_be_nested && nested::is_own(&lock, own, self.report).await {
+            if can_be_nested && nested::is_own(&lock, name, shared, self.report).await {
                 return None;
             }
             Some(waiting::acquire(&lock, self.report).await)

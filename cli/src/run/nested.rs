@@ -15,7 +15,7 @@ use crate::snapshot::has_readers;
 const DIGITS: usize = 8;
 
 /// Whether the lock can only be acquired after this process has ended. Says so.
-pub(super) async fn is_own(lock: &Lock, (name, shared): (&str, bool), report: Report) -> bool {
+pub(super) async fn is_own(lock: &Lock, name: &str, shared: bool, report: Report) -> bool {
     if env::var("REDLOCK_NAME").ok().as_deref() != Some(name) {
         return false;
     }

@@ -14,7 +14,7 @@ use super::refusal::{Evidence, Refusal};
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;
-use crate::lease::{ExtendRound, Lease, Leases, State};
+use crate::lease::{ExtendRound, Lease, Leases, Origin, State};
 use crate::node::{
     Claim, Expect, Fault, Fencing, IMPOSSIBLE, MAX_KEYS, Places, Proof, Refused, ReleaseMode,
     Reply, Vote, VoteParams, WantedTurn,
@@ -160,7 +160,7 @@ fn granted(
     // future.
     let votes = round.keep_votes().unanswered();
     leases.fairness.took(took);
-    let origin = (round.claim.clone(), fence, false);
+    let origin = Origin { claim: round.claim.clone(), fence, attached: false };
     let state = State::new(request, origin, validity, votes, leases);
     leases.watch.check_new(changes, state.keys());
     Ok(Lease::new(state))

@@ -30,7 +30,7 @@ pub use handle::LeaseHandle;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
 pub use state::Owner;
-pub(crate) use state::{Leases, State};
+pub(crate) use state::{Leases, Origin, State};
 #[cfg(test)]
 pub(crate) use status::Status;
 

@@ -85,16 +85,26 @@ pub(crate) struct State {
     pub(crate) ended: Notify,
 }
 
+/// Where a lease comes from.
+pub(crate) struct Origin {
+    /// The keys with their token.
+    pub(crate) claim: Claim,
+    pub(crate) fence: Option<u64>,
+    /// Whether the lease was attached.
+    pub(crate) attached: bool,
+}
+
 impl State {
     /// A lease that a quorum granted, with its `votes` that may still be under way or unsent. The monitor watches it
     /// from now on, and its end drops the votes before it sends their deletes.
     pub(crate) fn new(
         request: &Arc<Request>,
-        (claim, fence, attached): (Claim, Option<u64>, bool),
+        origin: Origin,
         granted: Validity,
         votes: Vec<Reply<Vote>>,
         leases: &Arc<Leases>,
     ) -> Arc<Self> {
+        let Origin { claim, fence, attached } = origin;
         let (ends, ttl) = (granted.ends(), granted.wanted);
         let renews = request.options.renew && !granted.is_capped();
         // The earlier event wakes the monitor. After a slow round the deadline may come before the renewal.

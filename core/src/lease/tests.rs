@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, poll};
 
-use super::{LeaseHandle, State, Status};
+use super::{LeaseHandle, Origin, State, Status};
 use crate::client::Redlock;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::engine::running::Running;
@@ -61,9 +61,10 @@ fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<Sta
         doubt: None,
     });
     let validity = Validity::new(leases.nodes.clock.now(), ttl, None);
+    let claim = request.claim(&Preference::default());
     State::new(
         &request,
-        (request.claim(&Preference::default()), None, false),
+        Origin { claim, fence: None, attached: false },
         validity,
         Vec::new(),
         leases,

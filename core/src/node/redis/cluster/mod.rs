@@ -70,8 +70,9 @@ impl ClusterNode {
         let (map, rerouted) = (Arc::new(ArcSwap::from_pointee(map)), Arc::new(()));
         let (from, weak) = (ServerAddress::unknown(), Arc::downgrade(&rerouted));
         target.cluster = Some(ClusterSender { to, from, rerouted: weak });
-        let ours = (Arc::clone(&clock), watch);
-        let task = Task::new(unassigned, events, Arc::clone(&map), target, runtime, ours);
+        let task_clock = Arc::clone(&clock);
+        let task =
+            Task::new(unassigned, events, Arc::clone(&map), target, runtime, task_clock, watch);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
         background::spawn(task.run(gone)).detach();

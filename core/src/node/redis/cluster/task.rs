@@ -90,7 +90,8 @@ impl Task {
         map: Arc<ArcSwap<Map>>,
         target: Target,
         runtime: Option<Arc<RuntimeDriver>>,
-        (clock, watch): (Arc<dyn Clock>, Arc<Watch>),
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
     ) -> Self {
         let link = Arc::clone(&map.load().unassigned().node.link);
         let pending = PendingDeletes::new(link, None);

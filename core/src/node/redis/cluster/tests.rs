@@ -54,7 +54,7 @@ fn state() -> Task {
     let map = Arc::new(ArcSwap::from_pointee(Map::new(unassigned)));
     let ((to, events), from) = (unbounded_channel(), server(0));
     target.cluster = Some(ClusterSender { to, from, rerouted: std::sync::Weak::new() });
-    Task::new(unbounded_channel().1, events, map, target, None, (clock, watch))
+    Task::new(unbounded_channel().1, events, map, target, None, clock, watch)
 }
 
 /// Applies this result of a discovery.

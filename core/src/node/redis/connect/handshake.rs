@@ -42,26 +42,36 @@ pub(crate) struct Greeting {
     pub(crate) supported: Capabilities,
 }
 
+/// What a server is for the client, which decides which role it may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServerKind {
+    /// The one at the address of the node.
+    Standalone,
+    /// The one that sentinels report as the primary.
+    Primary,
+    /// One of a cluster. It may be a replica: it then redirects votes, and reports the owners of slots.
+    ClusterMember,
+}
+
 /// Connects and sends the requests of the handshake. If the server closes the connection twice, only the requests that
 /// locks need are sent. If it is `known` what to try, there is only one connection.
 async fn ask_all(
     endpoint: &Endpoint,
-    (primary, clustered): (bool, bool),
+    kind: ServerKind,
     needs: &Needs,
     known: Option<Capabilities>,
 ) -> Result<(BatchConnection, Findings, Vec<(Step, Value)>), Fault> {
     let (mut supported, mut hung_up) = (known.unwrap_or_default(), false);
     loop {
         let (mut connection, hello) = connect(endpoint, &mut supported, known.is_some()).await?;
-        let resp3 = hello.is_some();
+        let minimal = !supported.has(Feature::Extras);
+        let mut steps = steps(endpoint, hello.as_ref(), needs, minimal);
         let hello = hello.unwrap_or_default();
         // A replica needs no further commands. Sentinels require `ROLE`, which is newer.
-        if let (Some(role), false, false) = (hello.role_alone(), primary, clustered) {
+        if let (Some(role), ServerKind::Standalone) = (hello.role_alone(), kind) {
             is_master(role)?;
         }
-        let mut steps =
-            steps(endpoint, (resp3, hello.role.is_some()), needs, !supported.has(Feature::Extras));
-        if primary {
+        if kind == ServerKind::Primary {
             // Sent first, because the other replies of a replica do not matter.
             steps.insert(0, (Step::Role, cmd("ROLE")));
         }
@@ -90,7 +100,7 @@ async fn ask_all(
 /// Connects, sends the requests of the handshake, and evaluates each reply.
 async fn examine(
     endpoint: &Endpoint,
-    kind: (bool, bool),
+    kind: ServerKind,
     needs: &Needs,
     known: Option<Capabilities>,
 ) -> Result<(BatchConnection, Findings), Fault> {
@@ -109,12 +119,11 @@ async fn examine(
     Ok((connection, found))
 }
 
-/// Connects and performs the handshake. A replica is an error, unless it is `clustered`: it then redirects votes, and
-/// reports the owners of slots. `primary` means that sentinels report the server as one. The server's text in errors is
-/// not redacted yet.
+/// Connects and performs the handshake. A replica is an error, unless the server belongs to a cluster. The server's
+/// text in errors is not redacted yet.
 pub(super) async fn greet(
     endpoint: &Endpoint,
-    (primary, clustered): (bool, bool),
+    kind: ServerKind,
     guard: Duration,
     needs: &Needs,
     discovery: Discovery,
@@ -124,7 +133,7 @@ pub(super) async fn greet(
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
-    let kind = (primary, clustered);
+    let clustered = kind == ServerKind::ClusterMember;
     let known = match discovery {
         Discovery::Full => None,
         Discovery::IfAlive => {
@@ -274,11 +283,11 @@ pub(crate) enum Step {
     Id,
 }
 
-/// Returns the requests with their purposes. With `minimal`, only those that locks need. `has_role` means that the
-/// server has already reported its role.
+/// Returns the requests with their purposes, after the reply to `HELLO`, if the server knows it. With `minimal`, only
+/// those that locks need.
 fn steps(
     endpoint: &Endpoint,
-    (resp3, has_role): (bool, bool),
+    hello: Option<&Hello>,
     needs: &Needs,
     minimal: bool,
 ) -> Vec<(Step, Cmd)> {
@@ -299,6 +308,7 @@ fn steps(
         steps.push((Step::Optional, about_us));
     }
     steps.extend(select);
+    let has_role = hello.is_some_and(|hello| hello.role.is_some());
     let replication = (!has_role).then_some("replication");
     for section in ["server", "memory"].into_iter().chain(replication) {
         steps.push((Step::About, cmd("INFO").arg(section).clone()));
@@ -307,7 +317,7 @@ fn steps(
     steps.extend(load_scripts(false).map(|load| (Step::Script, load)));
     steps.extend(trials);
     // Enabled after the trials, so that the server does not track their key.
-    if resp3 {
+    if hello.is_some() {
         // With `OPTOUT` the server tracks every key that is read, unless `CACHING NO` precedes the read. `NOLOOP`
         // excludes our own changes.
         let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];

@@ -19,7 +19,7 @@ use crate::node::redis::commands::errors::words;
 use crate::node::redis::io::endpoint::Endpoint;
 use crate::node::redis::login::{BatchConnection, no_redis, refused};
 use crate::node::redis::protocol::Target;
-use handshake::Greeting;
+use handshake::{Greeting, ServerKind};
 
 /// An open connection.
 pub(crate) struct Opening {
@@ -50,11 +50,12 @@ pub(super) type Opened = Result<Opening, Fault>;
 pub(super) async fn open(
     target: Target,
     resolver: Arc<Resolver>,
-    (previous_connections, discovery, step): (PreviousConnections, Discovery, Step),
+    previous_connections: PreviousConnections,
+    discovery: Discovery,
+    step: Step,
 ) -> Opened {
     let mut server = None;
-    let attempt =
-        find_and_open(&target, &resolver, (&previous_connections, discovery), &mut server);
+    let attempt = find_and_open(&target, &resolver, &previous_connections, discovery, &mut server);
     let opened = step.within(target.route.connect_timeout(), attempt).await;
     opened.map_err(|fault| {
         let fault = match server.and_then(|found: Found| found.origin()) {
@@ -74,7 +75,8 @@ pub(super) async fn open(
 async fn find_and_open(
     target: &Target,
     resolver: &Resolver,
-    (previous_connections, discovery): (&PreviousConnections, Discovery),
+    previous_connections: &PreviousConnections,
+    discovery: Discovery,
     server: &mut Option<Found>,
 ) -> Opened {
     let (found, mut news) = (resolver.find().await?, resolver.news());
@@ -103,7 +105,11 @@ pub(super) async fn greet(
     discovery: Discovery,
 ) -> Result<Greeting, Fault> {
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());
-    let kind = (primary, target.cluster.is_some());
+    let kind = match &target.cluster {
+        Some(_) => ServerKind::ClusterMember,
+        None if primary => ServerKind::Primary,
+        None => ServerKind::Standalone,
+    };
     let greeting = handshake::greet(endpoint, kind, target.guard, &target.needs, discovery).await;
     greeting.map_err(|fault| {
         let fault = target.route.redact_fault(fault);

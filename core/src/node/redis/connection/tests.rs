@@ -64,7 +64,8 @@ impl Ends {
         let (parser, pending) = (Parser::default(), PendingDeletes::new(link, None));
         let protocol = Protocol::new(
             target,
-            (parser, Duration::ZERO),
+            parser,
+            Duration::ZERO,
             pending,
             Capabilities::default(),
             unkilled.then(|| clock.now()),

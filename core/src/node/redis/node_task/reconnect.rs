@@ -70,7 +70,7 @@ impl Attempts {
         let (target, resolver) = (context.target.clone(), Arc::clone(&context.resolver));
         let step = context.link.begin_attempt();
         let previous_connections = reconnect.previous_connections.clone();
-        let attempt = open(target, resolver, (previous_connections, reconnect.discovery(), step));
+        let attempt = open(target, resolver, previous_connections, reconnect.discovery(), step);
         self.running.push(Box::pin(attempt));
         self.begun = Some(context.clock.now());
         self.hangs = Some(sleep(HANGS_AFTER));

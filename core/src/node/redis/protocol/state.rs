@@ -78,7 +78,8 @@ impl Protocol {
     /// is its beginning, if the previous one may still exist.
     pub(crate) fn new(
         target: Target,
-        (parser, round_trip): (Parser, Duration),
+        parser: Parser,
+        round_trip: Duration,
         pending: PendingDeletes,
         supported: Capabilities,
         unkilled: Option<Instant>,

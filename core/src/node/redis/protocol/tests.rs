@@ -54,7 +54,8 @@ impl Connection {
         let pushes = Arc::new(PushHandler::new(watch, START));
         let protocol = Protocol::new(
             target,
-            (Parser::default(), Duration::ZERO),
+            Parser::default(),
+            Duration::ZERO,
             PendingDeletes::new(Arc::clone(&link), None),
             supported,
             unkilled,

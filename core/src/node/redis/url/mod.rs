@@ -130,7 +130,7 @@ impl Endpoint {
             self.tls = Some(shared.tls(&self.parameters.tls, &url)?);
         }
         if let Some(given) = &self.parameters.client_name {
-            one(shared.client_name.as_ref(), Some(&given.value), (given.by, "client_name", &url))?;
+            one(shared.client_name.as_ref(), Some(&given.value), given.by, "client_name", &url)?;
             self.client_name.clone_from(&given.value);
         } else if let Some(name) = &shared.client_name {
             self.client_name.clone_from(name);

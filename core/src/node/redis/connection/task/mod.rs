@@ -100,7 +100,8 @@ impl<'a> ConnectionTask<'a> {
         let backlog = context.backlog.take().expect("no other connection has the backlog");
         let protocol = Protocol::new(
             context.target.clone(),
-            (parser, round_trip.unwrap_or_default()),
+            parser,
+            round_trip.unwrap_or_default(),
             backlog.pending,
             supported,
             (!killed).then_some(now),

@@ -203,15 +203,19 @@ impl TlsOptions {
 
     /// Combines the client's options with those of a URL. `url` names the node in errors.
     pub(crate) fn merged(&self, added: &Self, url: &str) -> Result<Self> {
-        let by = |parameter, option| (parameter, option, url);
+        let path = |ours: &Option<Pem>, theirs: &Option<Pem>, by, name| {
+            one(ours.as_ref(), theirs.as_ref(), by, name, url)
+        };
         Ok(Self {
-            ca: one(self.ca.as_ref(), added.ca.as_ref(), by("ssl_ca_certs", "tls_ca"))?,
-            cert: one(self.cert.as_ref(), added.cert.as_ref(), by("ssl_certfile", "tls_cert"))?,
-            key: one(self.key.as_ref(), added.key.as_ref(), by("ssl_keyfile", "tls_key"))?,
+            ca: path(&self.ca, &added.ca, "ssl_ca_certs", "tls_ca")?,
+            cert: path(&self.cert, &added.cert, "ssl_certfile", "tls_cert")?,
+            key: path(&self.key, &added.key, "ssl_keyfile", "tls_key")?,
             verify: one(
                 self.verify.as_ref(),
                 added.verify.as_ref(),
-                by("ssl_cert_reqs", "tls_verify"),
+                "ssl_cert_reqs",
+                "tls_verify",
+                url,
             )?,
             ..self.clone()
         })
@@ -223,7 +227,9 @@ impl TlsOptions {
 pub(crate) fn one<T: Clone + PartialEq>(
     option: Option<&T>,
     parameter: Option<&T>,
-    (by, name, url): (&str, &str, &str),
+    by: &str,
+    name: &str,
+    url: &str,
 ) -> Result<Option<T>> {
     match (option, parameter) {
         (Some(ours), Some(theirs)) if ours != theirs => Err(Error::invalid(format!(
