@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -29,10 +29,14 @@ class World:
     servers: list[Server]
     #: A name for this test only.
     name: str
+    #: The further clients of the test.
+    more: list[Client] = field(default_factory=list)
 
     def client(self, **options: object) -> Client:
         """A further client of the same nodes."""
-        return Client(self.conversation, f"more-{uuid.uuid4().hex[:8]}", **options)
+        client = Client(self.conversation, f"more-{uuid.uuid4().hex[:8]}", **options)
+        self.more.append(client)
+        return client
 
     def command(self, *words: str | int) -> list[Any]:
         """Returns the replies of all servers to a command."""
@@ -66,8 +70,10 @@ def world_of(request: pytest.FixtureRequest, implementation: str, nodes: str) ->
     conversation = begun[key]
     one = Client(conversation, "one", **({} if servers else {"nodes": ["memory://"]}))
     two = Client(conversation, "two")
-    yield World(conversation, one, two, servers, f"test-{uuid.uuid4().hex[:8]}")
-    for client in (one, two):
+    world = World(conversation, one, two, servers, f"test-{uuid.uuid4().hex[:8]}")
+    yield world
+    # An open client would connect again and again to a server that has ended, and later to another one on its port.
+    for client in (one, two, *world.more):
         client.do("close")
 
 

@@ -143,7 +143,6 @@ def test_a_demoted_server_gets_few_connections_and_is_found_again(
         server.client.replicaof("NO", "ONE")
         promoted = now()
         replies = [caller.reply() for caller in waiting]
-        client.do("close")
     assert all(reply["ok"] for reply in replies)
     assert max(reply["at"] for reply in replies) - promoted < 1_000_000_000
     connections = after["total_connections_received"] - before["total_connections_received"]

@@ -42,8 +42,6 @@ def each_is_refused(world: World, rows: list[Row], *commands: str) -> None:
         for row, replies in zip(rows, begun, strict=True):
             for pending in replies:
                 is_refused(row, pending, row["cause"])
-        for client in clients:
-            client.do("close")
 
 
 def test_every_command_reports_the_cause(timed: World) -> None:
@@ -56,8 +54,6 @@ def test_an_acquire_ends_within_its_wait(timed: World) -> None:
         begun = [client.lock("job").start(wait_ms=1000) for client in clients]
         for row, pending in zip(SINGLE_REPLIES, begun, strict=True):
             is_refused(row, pending, [])
-        for client in clients:
-            client.do("close")
 
 
 def test_the_text_of_a_server_has_no_password_and_one_line(timed: World) -> None:
@@ -70,7 +66,6 @@ def test_the_text_of_a_server_has_no_password_and_one_line(timed: World) -> None
                 assert text.isprintable(), row["about"]
                 assert not re.search("[0-9a-f]{32}", text), row["about"]
             assert len(error["message"]) < 1000
-            client.do("close")
 
 
 def test_a_broken_reply_to_a_plain_attempt_falls_back_to_the_script(timed: World) -> None:
@@ -81,7 +76,6 @@ def test_a_broken_reply_to_a_plain_attempt_falls_back_to_the_script(timed: World
             assert lease.held
             assert row["about"] in fakes.granted
             lease.do("detach")
-            client.do("close")
 
 
 def test_a_broken_reply_neither_extends_nor_releases_a_lease(timed: World) -> None:
@@ -96,8 +90,6 @@ def test_a_broken_reply_neither_extends_nor_releases_a_lease(timed: World) -> No
             for row, lease, pending in zip(SCRIPT_REPLIES, leases, begun, strict=True):
                 is_refused(row, pending, row["cause"])
                 assert lease.held == (verb == "extend")
-        for client in clients:
-            client.do("close")
 
 
 def memory_peaks(world: World) -> list[int]:
