@@ -60,6 +60,36 @@ impl Commands {
         begin.into_iter().chain(keys).chain(arguments).collect()
     }
 
+    /// What random commands do rarely: a lower fence for a lease that has a higher one, and a reader in the turn of a
+    /// writer that comes back to a free lock.
+    fn rare(&mut self, now_us: u64) -> Vec<Vec<String>> {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect();
+        let fenced = [LOCKS[0], FENCES[0]];
+        let [high, low] = [now_us + SLACK / 2, now_us + SLACK / 4].map(|fence| fence.to_string());
+        let [first, second, third] = [(); 3].map(|()| self.ttl());
+        let owner = || "token-1".to_owned();
+        let none = || "0".to_owned();
+        vec![
+            words("SET lock-1 free NX PX 900000"),
+            words("SCRIPT FLUSH"),
+            Self::call(Operation::Acquire, &fenced, vec![owner(), first.clone()]),
+            words("DEL lock-1 fence-1 readers turn"),
+            Self::call(
+                Operation::Acquire,
+                &fenced,
+                vec![owner(), first, high, none(), SLACK.to_string()],
+            ),
+            Self::call(Operation::Extend, &fenced, vec![owner(), second, none(), low]),
+            words("DEL lock-1 fence-1"),
+            words("SET turn b700000 NX PX 850000"),
+            Self::call(
+                Operation::AcquireRead,
+                &[LOCKS[0], SIDES[0], SIDES[1]],
+                vec![owner(), third, none(), "700000".to_owned(), "850000".to_owned()],
+            ),
+        ]
+    }
+
     fn next(&mut self, now_us: u64) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let (key, count) = (self.pick(&LOCKS), self.rng.usize(1..=3));
@@ -214,11 +244,12 @@ fn model_replies_like_a_real_server() {
     let offset_us = i64::try_from(begun).unwrap() - i64::try_from(EPOCH_US).unwrap();
     let (mut model, mut commands) = (Server::new(0, offset_us), Commands::new(7, has_gt));
     let (mut slack_ms, mut granted) = (2, 0);
+    let mut rare = commands.rare(micros()).into_iter();
     for step in 0..STEPS {
         let client = commands.rng.usize(..2);
         let untracked = commands.rng.u8(..4) == 0;
         let before = micros();
-        let words = commands.next(before);
+        let words = rare.next().unwrap_or_else(|| commands.next(before));
         let words: Vec<&str> = words.iter().map(|word| &**word).collect();
         if untracked {
             clients[client].ask(&["CLIENT", "CACHING", "NO"]);
