@@ -25,7 +25,7 @@ class World:
     conversation: Conversation
     one: Client
     two: Client
-    #: None, if the nodes are in memory.
+    #: Empty, if the nodes are in memory.
     servers: list[Server]
     #: A name for this test only.
     name: str
