@@ -33,7 +33,8 @@ pub(super) fn wait(descriptors: &[i32], time: Duration) -> Ready {
     let count = polled.len() as libc::nfds_t;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        // 68 years at most, which fit everywhere.
+        tv_sec: i32::try_from(time.as_secs()).unwrap_or(i32::MAX).into(),
         tv_nsec: time.subsec_nanos().cast_signed().into(),
     };
     // Rounded up to milliseconds.

@@ -82,7 +82,7 @@ pub(crate) fn now() -> Instant {
 /// The current time, on systems with only one such clock.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "macos"))))]
 pub(crate) fn now() -> Instant {
-    Instant::from_nanos(read(libc::CLOCK_MONOTONIC))
+    Instant::from_nanos(read_clock(libc::CLOCK_MONOTONIC))
 }
 
 /// Reads a clock in nanoseconds. Panics if the clock is missing, because no lease could be held safely without it.

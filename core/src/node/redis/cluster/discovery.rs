@@ -36,6 +36,17 @@ pub(super) const FAILOVER: Duration = Duration::from_secs(30);
 
 pub(super) type Found = Result<Topology, Fault>;
 
+/// How soon a discovery is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// After the current pause.
+    AfterPause,
+    /// For a command that waits although a problem persists.
+    Soon,
+    /// Without the pause, because something new happened.
+    Now,
+}
+
 pub(super) struct Discovery {
     clock: Arc<dyn Clock>,
     running: Option<BoxFuture<'static, Found>>,
@@ -61,27 +72,21 @@ impl Discovery {
         lasted.clamp(MIN_INTERVAL, if lasted < FAILOVER { soon } else { later })
     }
 
-    /// Schedules another discovery after the current pause.
-    pub(super) fn want(&mut self) {
+    /// Schedules another discovery.
+    pub(super) fn schedule(&mut self, when: When) {
+        if when == When::Now {
+            (self.due, self.since) = (None, None);
+        }
         let (now, pause) = (self.clock.now(), self.pause());
         self.due.get_or_insert(self.begun.map_or(now, |begun| (begun + pause).max(now)));
-    }
-
-    /// Schedules a discovery for a command that waits although a problem persists.
-    pub(super) fn want_soon(&mut self) {
-        self.want();
-        let soon = self.begun.map(|begun| begun + MAX_PAUSE.0);
-        self.due = self.due.min(soon.or(self.due));
-    }
-
-    /// Schedules a discovery without the pause, because something new happened.
-    pub(super) fn want_now(&mut self) {
-        (self.due, self.since) = (None, None);
-        self.want();
+        if when == When::Soon {
+            let soon = self.begun.map(|begun| begun + MAX_PAUSE.0);
+            self.due = self.due.min(soon.or(self.due));
+        }
     }
 
     /// Schedules the next discovery if a problem exists. Without a known server, only a command is a reason for another
-    /// discovery ([`Self::want`]).
+    /// discovery ([`Self::schedule`]).
     pub(super) fn settle(&mut self, problem: bool, known: bool) {
         let now = self.clock.now();
         self.since = problem.then(|| self.since.unwrap_or(now));
@@ -178,7 +183,7 @@ mod tests {
         let mut discovery = Discovery::new(Arc::new(clock.clone()));
         let (end, mut pauses) = (clock.now() + Duration::from_secs(5), Vec::new());
         while clock.now() < end {
-            discovery.want();
+            discovery.schedule(When::AfterPause);
             let pause = discovery.due.unwrap().since(clock.now());
             clock.pass(pause);
             discovery.begin(Vec::new(), false);

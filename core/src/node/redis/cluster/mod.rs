@@ -35,6 +35,7 @@ use crate::node::{
 };
 use crate::runtime::background;
 use map::{Map, Member};
+use state::State;
 use task::Task;
 
 /// Why a command for every server was not sent.
@@ -71,8 +72,8 @@ impl ClusterNode {
         let (from, weak) = (ServerAddress::unknown(), Arc::downgrade(&rerouted));
         target.cluster = Some(ClusterSender { to, from, rerouted: weak });
         let task_clock = Arc::clone(&clock);
-        let task =
-            Task::new(unassigned, events, Arc::clone(&map), target, runtime, task_clock, watch);
+        let state = State::new(Arc::clone(&map), target, runtime, task_clock, watch);
+        let task = Task::new(unassigned, events, state);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
         background::spawn(task.run(gone)).detach();

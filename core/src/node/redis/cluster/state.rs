@@ -1,30 +1,87 @@
-//! Applies changes to the known state of a cluster: the map, the servers with their connections, and the pending
-//! deletes for the next owner of a slot.
+//! The known state of a cluster, and its changes: the map, the servers with their connections, and the pending deletes
+//! for the next owner of a slot. It waits for nothing.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::discovery::FAILOVER;
+use arc_swap::ArcSwap;
+
+use super::discovery::{FAILOVER, When};
 use super::map::{Map, Member};
-use super::task::{Server, Task};
 use super::topology::Topology;
-use crate::clock::Instant;
+use crate::clock::{Clock, Instant};
+use crate::drivers::RuntimeDriver;
 use crate::node::redis::commands::command::{Command, Redirects};
 use crate::node::redis::io::endpoint::ServerAddress;
-use crate::node::redis::protocol::InFlight;
-use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::redirects::ClusterSender;
+use crate::node::redis::protocol::{InFlight, PendingDeletes, Target};
 use crate::node::redis::server::RedisNode;
 use crate::node::redis::state::restart_guard::MovedSlot;
-use crate::node::{Change, SLOTS};
+use crate::node::{Change, Fault, SLOTS, Watch};
 
 /// How many servers a discovery queries. Their replies are compared.
 const ASKED: usize = 3;
 /// How long a server without slots is kept, with its connection.
 const KEEP_IDLE: Duration = Duration::from_secs(600);
 
-impl Task {
+/// A server of the cluster, with its connection.
+struct Server {
+    member: Arc<Member>,
+    /// When it was last seen with slots.
+    owned: Option<Instant>,
+    /// Whether its connection ended, or could not be opened, and it was not seen with a connection since.
+    ended: bool,
+    /// When it last replied that one of its slots is not served.
+    refused: Option<Instant>,
+}
+
+impl Server {
+    fn is_down(&self) -> bool {
+        self.ended && !self.member.node.link.is_open()
+    }
+}
+
+/// What is known about a cluster.
+pub(super) struct State {
+    pub(super) map: Arc<ArcSwap<Map>>,
+    /// The parameters of every connection, except for the address, and the first servers.
+    pub(super) target: Target,
+    runtime: Option<Arc<RuntimeDriver>>,
+    pub(super) clock: Arc<dyn Clock>,
+    watch: Arc<Watch>,
+    /// Pending deletes for the next owner of a slot.
+    pub(super) pending: PendingDeletes,
+    servers: BTreeMap<ServerAddress, Server>,
+    /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree and know
+    /// the address.
+    pub(super) topology: Topology,
+    /// Servers to query first, because they know about a change directly.
+    preferred: Vec<ServerAddress>,
+}
+
+impl State {
+    pub(super) fn new(
+        map: Arc<ArcSwap<Map>>,
+        target: Target,
+        runtime: Option<Arc<RuntimeDriver>>,
+        clock: Arc<dyn Clock>,
+        watch: Arc<Watch>,
+    ) -> Self {
+        let pending = PendingDeletes::new(Arc::clone(&map.load().unassigned().node.link), None);
+        Self {
+            map,
+            target,
+            runtime,
+            clock,
+            watch,
+            pending,
+            servers: BTreeMap::new(),
+            topology: Topology::default(),
+            preferred: Vec::new(),
+        }
+    }
+
     /// Returns the server at this address. It connects with its first command.
     pub(super) fn server(&mut self, address: &ServerAddress) -> Arc<Member> {
         let server = self.servers.entry(address.clone()).or_insert_with(|| {
@@ -40,20 +97,22 @@ impl Task {
         Arc::clone(&server.member)
     }
 
+    /// Whether the map has servers.
+    pub(super) fn knows_servers(&self) -> bool {
+        !self.map.load().servers().is_empty()
+    }
+
     pub(super) fn members(&self) -> Vec<Arc<Member>> {
         let servers = self.servers.values().map(|server| Arc::clone(&server.member));
         servers.chain([Arc::clone(self.map.load().unassigned())]).collect()
     }
 
-    /// Records that the server has no connection. If it has slots, another server may take over.
-    pub(super) fn closed(&mut self, address: &ServerAddress) {
-        let Some(server) = self.servers.get_mut(address) else { return };
-        let first = !std::mem::replace(&mut server.ended, true);
-        match self.map.load().has(address) {
-            true if first => self.discovery.want_now(),
-            true => self.discovery.want(),
-            false => {}
-        }
+    /// Records that the server has no connection. If it has slots, another server may take over, so that a discovery is
+    /// needed.
+    pub(super) fn closed(&mut self, address: &ServerAddress) -> Option<When> {
+        let is_new = !std::mem::replace(&mut self.servers.get_mut(address)?.ended, true);
+        let when = if is_new { When::Now } else { When::AfterPause };
+        self.map.load().has(address).then_some(when)
     }
 
     /// Records that a server replied that its cluster is down, or that it does not serve a slot that it owns by the
@@ -62,7 +121,11 @@ impl Task {
         if let Some(server) = self.servers.get_mut(address) {
             server.refused = Some(self.clock.now());
         }
-        self.discovery.want();
+    }
+
+    /// Fails a command that was not sent. A delete becomes pending for the next owner of its slot.
+    pub(super) fn fail_unsent(&mut self, in_flight: InFlight, fault: &Fault) {
+        self.pending.fail_unsent(in_flight, fault, self.clock.now());
     }
 
     /// Records a pending delete of a server. Sends it to the slot's current owner if that is another server. Otherwise
@@ -88,11 +151,16 @@ impl Task {
         }
     }
 
-    /// Applies a redirect. The map changes only if it names the redirecting server as the owner. A discovery then
-    /// queries the reported owner for the rest.
-    pub(super) fn apply_redirect(&mut self, from: &ServerAddress, slot: u16, to: &ServerAddress) {
+    /// Applies a redirect, and returns whether it did. The map changes only if it names the redirecting server as the
+    /// owner. A discovery then queries the reported owner for the rest.
+    pub(super) fn apply_redirect(
+        &mut self,
+        from: &ServerAddress,
+        slot: u16,
+        to: &ServerAddress,
+    ) -> bool {
         if self.map.load().owner(slot).address != *from {
-            return;
+            return false;
         }
         let to = to.announced_by(from);
         if !self.topology.disputes(slot) {
@@ -100,7 +168,7 @@ impl Task {
             self.change_owners([(slot, owner)].into_iter());
         }
         self.preferred.extend([to, from.clone()]);
-        self.discovery.want();
+        true
     }
 
     /// Whether a problem exists that a later discovery may find resolved: servers disagree, or a server with slots is
@@ -146,7 +214,7 @@ impl Task {
         let Some((next, moved)) = self.map.load().moved(to) else { return };
         let (next, now) = (Arc::new(next), self.clock.now());
         // With the first map, no slot changes its owner. Guarded before any vote can reach the new owners.
-        if !self.map.load().servers().is_empty() {
+        if self.knows_servers() {
             self.guard(&next, &moved, now);
         }
         self.map.store(Arc::clone(&next));
@@ -181,14 +249,9 @@ impl Task {
         }
     }
 
-    /// Starts a discovery. With `all`, it queries every server that may know the slots, because the preferred ones did
-    /// not reply.
-    pub(super) fn discover(&mut self, all: bool) {
-        let asked = self.asked(all);
-        self.discovery.begin(asked, !self.map.load().servers().is_empty());
-    }
-
-    pub(super) fn asked(&mut self, all: bool) -> Vec<Arc<Member>> {
+    /// Returns the servers to query in a discovery. With `all`, they are every server that may know the slots, because
+    /// the preferred ones did not reply.
+    pub(super) fn servers_to_query(&mut self, all: bool) -> Vec<Arc<Member>> {
         let is_up = |address: &&ServerAddress| {
             self.servers.get(*address).is_none_or(|server| !server.is_down())
         };

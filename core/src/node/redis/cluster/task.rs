@@ -1,15 +1,13 @@
 //! Runs the task of a cluster, which maintains the map, and forwards commands that have no owner or no waiting caller.
-//! [`super::state`] applies the changes of the map.
+//! [`State`] applies the changes of the map.
 //!
 //! Once there is a map, only commands that a server could not serve pass through here. A redirected vote does not, so
 //! the order of a key's votes and deletes is preserved ([`super::redirects`]).
 
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -17,16 +15,13 @@ use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
-use super::discovery::{Discovery, Found};
-use super::map::{Map, Member};
-use super::topology::Topology;
-use crate::clock::{Clock, Instant};
-use crate::drivers::RuntimeDriver;
+use super::discovery::{Discovery, Found, When};
+use super::map::Member;
+use super::state::State;
 use crate::node::redis::io::endpoint::ServerAddress;
-use crate::node::redis::protocol::Target;
+use crate::node::redis::protocol::InFlight;
 use crate::node::redis::protocol::redirects::{ConnectionEvent, Redirect, redirect_pause};
-use crate::node::redis::protocol::{InFlight, PendingDeletes};
-use crate::node::{Fault, Node, Watch};
+use crate::node::{Fault, Node};
 use crate::runtime::environment::{race, sleep, timeout};
 use crate::telemetry::log;
 
@@ -37,46 +32,17 @@ const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration
 
 type Later<T> = FuturesUnordered<BoxFuture<'static, T>>;
 
-pub(super) struct Server {
-    pub(super) member: Arc<Member>,
-    /// When it was last seen with slots.
-    pub(super) owned: Option<Instant>,
-    /// Whether its connection ended, or could not be opened, and it was not seen with a connection since.
-    pub(super) ended: bool,
-    /// When it last replied that one of its slots is not served.
-    pub(super) refused: Option<Instant>,
-}
-
-impl Server {
-    pub(super) fn is_down(&self) -> bool {
-        self.ended && !self.member.node.link.is_open()
-    }
-}
-
-/// The task of a cluster, with the known state of the cluster.
+/// The task of a cluster.
 pub(super) struct Task {
     unassigned: UnboundedReceiver<InFlight>,
     events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
-    pub(super) map: Arc<ArcSwap<Map>>,
-    /// The parameters of every connection, except for the address, and the first servers.
-    pub(super) target: Target,
-    pub(super) runtime: Option<Arc<RuntimeDriver>>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) watch: Arc<Watch>,
+    state: State,
     /// Determines when to request the map, and from which servers.
-    pub(super) discovery: Discovery,
+    discovery: Discovery,
     failed: Option<Fault>,
     waiting: Vec<InFlight>,
     /// Redirected commands that wait before they are sent again, to this server or to the owner of their slot.
     delayed: Later<(InFlight, Option<Arc<Member>>)>,
-    /// Pending deletes for the next owner of a slot.
-    pub(super) pending: PendingDeletes,
-    pub(super) servers: BTreeMap<ServerAddress, Server>,
-    /// The result of the last discovery. The owners of disputed slots stay the same until the servers agree and know
-    /// the address.
-    pub(super) topology: Topology,
-    /// Servers to query first, because they know about a change directly.
-    pub(super) preferred: Vec<ServerAddress>,
     /// Whether the client is gone.
     pub(super) closing: bool,
     /// Once the client is gone, completes with whether the work of all servers has ended.
@@ -87,30 +53,16 @@ impl Task {
     pub(super) fn new(
         unassigned: UnboundedReceiver<InFlight>,
         events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
-        map: Arc<ArcSwap<Map>>,
-        target: Target,
-        runtime: Option<Arc<RuntimeDriver>>,
-        clock: Arc<dyn Clock>,
-        watch: Arc<Watch>,
+        state: State,
     ) -> Self {
-        let link = Arc::clone(&map.load().unassigned().node.link);
-        let pending = PendingDeletes::new(link, None);
         Self {
             unassigned,
             events,
-            map,
-            target,
-            runtime,
-            discovery: Discovery::new(Arc::clone(&clock)),
-            clock,
-            watch,
+            discovery: Discovery::new(Arc::clone(&state.clock)),
+            state,
             failed: None,
             waiting: Vec::new(),
             delayed: Later::new(),
-            pending,
-            servers: BTreeMap::new(),
-            topology: Topology::default(),
-            preferred: Vec::new(),
             closing: false,
             shutdown: Later::new(),
         }
@@ -120,7 +72,7 @@ impl Task {
     pub(super) async fn run(mut self, mut client: oneshot::Receiver<()>) {
         while AssertUnwindSafe(self.serve(&mut client)).catch_unwind().await.is_err() {
             log::event!(
-                Error, Node, { node: &*self.target.url },
+                Error, Node, { node: &*self.state.target.url },
                 "the cluster task panicked and continues"
             );
             sleep(PANIC_PAUSE).await;
@@ -139,9 +91,13 @@ impl Task {
                         self.forward(&from, in_flight, redirect);
                     }
                     ConnectionEvent::DeletePending(command, redirects) => {
-                        self.add_pending(&from, command, redirects);
+                        self.state.add_pending(&from, command, redirects);
                     }
-                    ConnectionEvent::Ended => self.closed(&from),
+                    ConnectionEvent::Ended => {
+                        if let Some(when) = self.state.closed(&from) {
+                            self.discovery.schedule(when);
+                        }
+                    }
                 },
                 Some((in_flight, to)) = self.delayed.next() => match to {
                     Some(to) => to.node.queue.put(in_flight),
@@ -149,7 +105,7 @@ impl Task {
                 },
                 found = self.discovery.next() => match found {
                     Some(found) => self.found(found),
-                    None => self.discover(self.failed.is_some()),
+                    None => self.discover(),
                 },
                 // The sender is dropped with the client's node.
                 _ = &mut *client, if !self.closing => self.closing = true,
@@ -165,9 +121,10 @@ impl Task {
 
     /// Called when the client is gone. Waits for the replies of the servers, especially to deletes.
     fn shut_down(&mut self) {
-        let (members, clock) = (self.members(), Arc::clone(&self.clock));
+        let (members, clock) = (self.state.members(), Arc::clone(&self.state.clock));
         let busy = !self.delayed.is_empty() || !self.waiting.is_empty();
-        let rerouted = self.target.cluster.as_ref().map(|cluster| Weak::clone(&cluster.rerouted));
+        let rerouted =
+            self.state.target.cluster.as_ref().map(|cluster| Weak::clone(&cluster.rerouted));
         self.shutdown.push(Box::pin(async move {
             let (replies, pause) = SHUTDOWN_REPLIES;
             let all = members.iter().map(|member| member.node.drained());
@@ -191,28 +148,28 @@ impl Task {
             let _ = in_flight.reply_to.send(Ok(Value::Okay));
             return;
         };
-        if let Some(cluster) = &self.target.cluster {
+        if let Some(cluster) = &self.state.target.cluster {
             in_flight.count_rerouted(&cluster.rerouted);
         }
-        let (map, now) = (self.map.load_full(), self.clock.now());
+        let (map, now) = (self.state.map.load_full(), self.state.clock.now());
         match map.known_owner(slot) {
             Some(owner) if !in_flight.is_unwanted() => owner.node.queue.put(in_flight),
             None if waits && !in_flight.is_unwanted() => {
                 // When it continues, its own delete may already have reached the owner.
                 in_flight.redirects.since.get_or_insert(now);
                 self.waiting.push(in_flight);
-                let discovery = &mut self.discovery;
-                if !discovery.is_running() {
-                    match self.failed {
-                        Some(_) => discovery.want(),
-                        None if self.topology.disputes(slot) => discovery.want_soon(),
-                        None => discovery.want_now(),
-                    }
+                if !self.discovery.is_running() {
+                    self.discovery.schedule(match self.failed {
+                        Some(_) => When::AfterPause,
+                        None if self.state.topology.disputes(slot) => When::Soon,
+                        None => When::Now,
+                    });
                 }
             }
             _ => {
-                let fault = self.failed.clone().unwrap_or_else(|| self.topology.fault(slot));
-                self.pending.fail_unsent(in_flight, &fault, now);
+                let fault = self.failed.clone();
+                let fault = fault.unwrap_or_else(|| self.state.topology.fault(slot));
+                self.state.fail_unsent(in_flight, &fault);
             }
         }
     }
@@ -222,14 +179,20 @@ impl Task {
     /// It goes to the owner by the map, whose new slots are guarded. The server in a `MOVED` may have lost the slot
     /// again.
     fn forward(&mut self, from: &ServerAddress, command: Option<InFlight>, redirect: Redirect) {
-        match &redirect {
-            Redirect::Moved(slot, to) => self.apply_redirect(from, *slot, to),
-            Redirect::NoOwner => self.refused(from),
+        let has_changed = match &redirect {
+            Redirect::Moved(slot, to) => self.state.apply_redirect(from, *slot, to),
+            Redirect::NoOwner => {
+                self.state.refused(from);
+                true
+            }
             // The slot is migrating, and moves later.
-            Redirect::Ask(_) | Redirect::TryAgain => {}
+            Redirect::Ask(_) | Redirect::TryAgain => false,
+        };
+        if has_changed {
+            self.discovery.schedule(When::AfterPause);
         }
         let Some(mut in_flight) = command else { return };
-        let (now, heard) = (self.clock.now(), !in_flight.reply_to.is_closed());
+        let (now, heard) = (self.state.clock.now(), !in_flight.reply_to.is_closed());
         let InFlight { redirects, command, .. } = &mut in_flight;
         let Some(pause) = redirect_pause(redirects, &mut command.purpose, heard, now) else {
             let why = "the servers of the cluster redirected the command until it timed out";
@@ -237,7 +200,7 @@ impl Task {
             return;
         };
         let to = match redirect {
-            Redirect::Ask(to) => Some(self.server(&to.announced_by(from))),
+            Redirect::Ask(to) => Some(self.state.server(&to.announced_by(from))),
             _ => None,
         };
         redirects.asking = to.is_some();
@@ -252,12 +215,12 @@ impl Task {
         match found {
             Ok(topology) => {
                 self.failed = None;
-                self.apply_discovery(topology);
+                self.state.apply_discovery(topology);
             }
             Err(fault) => {
                 if self.failed.is_none() {
                     log::event!(
-                        Info, Node, { node: &*self.target.url, fault: fault.to_string() },
+                        Info, Node, { node: &*self.state.target.url, fault: fault.to_string() },
                         "cannot read the cluster's slots"
                     );
                 }
@@ -267,8 +230,13 @@ impl Task {
         for in_flight in std::mem::take(&mut self.waiting) {
             self.place(in_flight, false);
         }
-        let known = !self.map.load().servers().is_empty();
-        let problem = self.failed.is_some() || self.is_unsettled();
-        self.discovery.settle(problem, known);
+        let problem = self.failed.is_some() || self.state.is_unsettled();
+        self.discovery.settle(problem, self.state.knows_servers());
+    }
+
+    /// Starts a discovery. If the last one failed, it queries every server that may know the slots.
+    fn discover(&mut self) {
+        let servers = self.state.servers_to_query(self.failed.is_some());
+        self.discovery.begin(servers, self.state.knows_servers());
     }
 }

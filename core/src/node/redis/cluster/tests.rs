@@ -8,6 +8,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::state::State;
 use super::task::Task;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
@@ -42,8 +43,8 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
     (0..3).map(range).collect()
 }
 
-/// Creates the task of a cluster with a restart guard of one minute.
-fn state() -> Task {
+/// The state of a cluster with a restart guard of one minute.
+fn state() -> State {
     let route = parse_cluster("redis+cluster://server:1").unwrap();
     let needs = Needs { key_prefix: "lock:".to_owned(), durability: Durability::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -52,24 +53,24 @@ fn state() -> Task {
     let node = RedisNode::leading_to(queue(None).0, &target, Arc::clone(&clock));
     let unassigned = Arc::new(Member { address: ServerAddress::unknown(), node });
     let map = Arc::new(ArcSwap::from_pointee(Map::new(unassigned)));
-    let ((to, events), from) = (unbounded_channel(), server(0));
+    let (to, from) = (unbounded_channel().0, server(0));
     target.cluster = Some(ClusterSender { to, from, rerouted: std::sync::Weak::new() });
-    Task::new(unbounded_channel().1, events, map, target, None, clock, watch)
+    State::new(map, target, None, clock, watch)
 }
 
 /// Applies this result of a discovery.
-fn learn(state: &mut Task, ranges: Vec<Range>) {
+fn learn(state: &mut State, ranges: Vec<Range>) {
     state.apply_discovery(Topology { ranges, disputed: Vec::new() });
 }
 
 /// Returns why the owner of the key extends no lease, for an extension that is sent in this time.
-fn replaced_fault(state: &Task, key: &str, later: Duration) -> Option<Fault> {
+fn replaced_fault(state: &State, key: &str, later: Duration) -> Option<Fault> {
     let asked = state.clock.now() + later;
     state.map.load().owner(slot(key)).node.link.guard.extend_fault(|| Some(slot(key)), asked)
 }
 
 /// Returns why the owner of the key takes no first vote.
-fn guard_fault(state: &Task, key: &str) -> Option<Fault> {
+fn guard_fault(state: &State, key: &str) -> Option<Fault> {
     state.map.load().owner(slot(key)).node.guarded(key).map(Guarded::fault)
 }
 
@@ -128,7 +129,7 @@ async fn master_is_guarded_in_its_new_slots() {
 async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     let mut state = state();
     let slot = slot(KEY);
-    let owner = |state: &Task| state.map.load().owner(slot).address.clone();
+    let owner = |state: &State| state.map.load().owner(slot).address.clone();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
     let mut ranges = thirds([1, 2, 3], [&[], &[], &[]]);
     ranges.push(Range { first: slot + 1, ..ranges[2].clone() });
@@ -139,7 +140,7 @@ async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     state.apply_redirect(&server(3), slot, &server(2));
     assert_eq!(owner(&state), server(3));
     // The disputed owners are asked first, then the other servers.
-    let asked = state.asked(false);
+    let asked = state.servers_to_query(false);
     let asked: Vec<_> = asked.iter().map(|member| member.address.clone()).collect();
     assert_eq!(asked, [server(2), server(3), server(1)]);
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
@@ -156,9 +157,9 @@ async fn change_of_owners_keeps_the_count_of_other_deletes() {
         let keys = [key.to_owned()].into();
         release_script(&Claim::of_owner("a".into(), keys), lifetime, None)
     };
-    let (delete, now) = (InFlight::without_caller(command(KEY, GUARD)), state.clock.now());
-    state.pending.fail_unsent(delete, &Fault::new("no server has the slot"), now);
-    let counts = |state: &Task| state.map.load().unassigned().node.may_leave_keys();
+    let delete = InFlight::without_caller(command(KEY, GUARD));
+    state.fail_unsent(delete, &Fault::new("no server has the slot"));
+    let counts = |state: &State| state.map.load().unassigned().node.may_leave_keys();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]).drain(..2).collect());
     assert!(counts(&state), "its slot has no owner yet");
     // A server of an assigned slot has this one, and counts it.
@@ -173,7 +174,8 @@ async fn change_of_owners_keeps_the_count_of_other_deletes() {
 /// The receiver completes once, and a panic may leave the set of futures empty.
 #[tokio::test]
 async fn closing_task_ends_after_a_panic_too() {
-    let mut task = state();
+    let (unassigned, events) = (unbounded_channel().1, unbounded_channel().1);
+    let mut task = Task::new(unassigned, events, state());
     let (client, mut gone) = oneshot::channel();
     drop(client);
     (&mut gone).await.unwrap_err();
