@@ -189,6 +189,10 @@ bench-scripts: build-release ## measure the server's time for each script (bench
 	@cd bench && npm ci --no-audit --no-fund --loglevel=error
 	@node bench/scripts.mjs
 
+.PHONY: bench-freed
+bench-freed: build-release ## measure how soon a freed permit of a semaphore is taken (bench/measurements.md)
+	@$(PY) bench/freed.py
+
 .PHONY: bench-routes
 bench-routes: build-release ## measure what Sentinel and Cluster add to an acquire and release (bench/measurements.md)
 	cargo build --quiet --release -p redlock-bench --bin waits

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,8 @@ static void *stand(void *of) {
 
 int main(int count, char **words) {
     delay_ns = atof(words[1]) * 1e6;
+    /* A connection that one side has closed ends alone. */
+    signal(SIGPIPE, SIG_IGN);
     for (int i = 2; i < count; i++) {
         pthread_t thread;
         struct gate *gate = malloc(sizeof *gate);
