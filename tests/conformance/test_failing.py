@@ -1,5 +1,6 @@
 """Servers that refuse, are gone, or say nothing: the error names the cause in time."""
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -7,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.ports import free_port
+from tests.servers import Silent
 from tests.waiting import eventually
 
 from .conftest import World
@@ -202,3 +204,19 @@ def test_ping_tells_whether_a_client_is_ready(world: World) -> None:
         world.one.do("recover")
     world.one.do("close")
     world.one.fails("ping", "closed", timeout_ms=10_000)
+
+
+def test_a_node_that_hangs_does_not_stall_clients_that_compete(
+    timed: World, stack: ExitStack
+) -> None:
+    """A vote that they split must not wait for that node, or they would stall each other for `node_timeout`."""
+    urls = [stack.enter_context(contextlib.closing(Silent())).url]
+    urls += [started(stack).url for _ in range(2)]
+    clients = [timed.client(nodes=urls, connect_timeout_ms=60_000) for _ in range(4)]
+    locks = [each.lock("job", ttl_ms=600_000, node_timeout_ms=60_000) for each in clients]
+    waiting = [lock.start() for lock in locks]
+    for _ in range(40):
+        eventually(lambda: any(each.is_over for each in waiting), "they stall")
+        at = next(at for at, each in enumerate(waiting) if each.is_over)
+        waiting[at].lease().release()
+        waiting[at] = locks[at].start()

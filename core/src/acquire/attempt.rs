@@ -13,11 +13,11 @@ use super::wait_log::WaitLog;
 use crate::clock::{Clock, Instant, jittered};
 use crate::error::{Error, Result};
 use crate::fairness::Fairness;
-use crate::lease::{Lease, Owner};
+use crate::lease::Lease;
 use crate::node::{Expect, WantedTurn};
 use crate::options::lock::Request;
 use crate::runtime::background;
-use crate::telemetry::Spans;
+use crate::telemetry::{Owner, Spans};
 
 /// How many rounds in a row may miss before the next one is delayed like one after a split vote, and before an acquire
 /// that does not wait gives up.
@@ -82,6 +82,7 @@ impl<'a> Attempt<'a> {
             thorough: self.deadline.is_quorum_doubtful(now, ticket),
             expect: self.plan.next_round(now),
             is_cut: self.deadline.has_wait() && cut,
+            may_repeat: !self.deadline.allows_one_round(),
             preference: self.acquirer.preference(self.request, ticket, self.refusal()),
             turn: self.turn(),
         }

@@ -25,11 +25,11 @@ use std::time::Duration;
 
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
-use crate::lease::{ExtendRound, Lease, Leases, Origin, Owner, State, Verdict};
+use crate::lease::{ExtendRound, Lease, Leases, Origin, State, Verdict};
 use crate::node::{Claim, Expect, Fencing, VoteParams};
 use crate::options::lock::Request;
 use crate::quorum::Validity;
-use crate::telemetry::{Spans, log, metrics};
+use crate::telemetry::{Owner, Spans, log, metrics};
 use attempt::{Attempt, MAX_MISSES};
 use queue::Ticket;
 use refusal::Refusal;
@@ -113,6 +113,7 @@ async fn ask_all(
             expect,
             thorough: false,
             is_cut: false,
+            may_repeat: false,
             preference,
             turn: None,
         };

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
-use crate::lease::{Leases, Owner, State};
+use crate::lease::{Leases, State};
 use crate::node::{Blocker, CONFIRMED_AFTER, Label, Places, Refused, Remedy, Vote};
 use crate::options::lock::Request;
 use crate::primitive::Primitive;
 use crate::quorum::{Collect, Nodes};
+use crate::telemetry::Owner;
 
 /// The error text for an owner that waits for its own lock.
 pub const NOT_REENTRANT: &str = "Locks are not reentrant";
@@ -70,7 +71,8 @@ impl Refusal {
         if primitive.has_open(&taken) {
             return Self::Missed { busy: taken_in(votes, places, 0), closed: taken, replied };
         }
-        let evidence = if tally.denied() {
+        // A divided quorum is enough, if the round did not wait for the rest.
+        let evidence = if tally.denied() || (votes.is_cut && replied) {
             Evidence::Refusals { divided: tally.divided() }
         } else {
             Evidence::WithFailures { replied }

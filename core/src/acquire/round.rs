@@ -24,6 +24,9 @@ use crate::primitive::Preference;
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::telemetry::Throttle;
 
+/// The shortest time to wait for the rest of the nodes after a split vote. A busy machine delays replies by as much.
+const MIN_SPLIT_WAIT: Duration = Duration::from_millis(10);
+
 /// Waits for the connections that a single round needs, because its deadline begins with them. Returns why there are
 /// none.
 pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<(), Refusal> {
@@ -44,6 +47,8 @@ pub(crate) struct RoundParams {
     pub(crate) thorough: bool,
     /// Whether `wait` leaves less time for a reply than `node_timeout`.
     pub(crate) is_cut: bool,
+    /// Whether another round may follow.
+    pub(crate) may_repeat: bool,
     pub(crate) preference: Preference,
     /// That of the votes.
     pub(crate) turn: Option<WantedTurn>,
@@ -55,7 +60,7 @@ pub(crate) fn round<'a>(
     acquirer: &'a Acquirer,
     how: RoundParams,
 ) -> impl Future<Output = Result<Lease, Refusal>> + Send + use<'a> {
-    let RoundParams { now, until, expect, thorough, is_cut, preference, turn } = how;
+    let RoundParams { now, until, expect, thorough, is_cut, may_repeat, preference, turn } = how;
     let nodes = &acquirer.leases.nodes;
     let changes = acquirer.leases.watch.count();
     // `wait` may end before the timeout of a vote.
@@ -64,7 +69,8 @@ pub(crate) fn round<'a>(
     let fencing = request.fencing(&*nodes.clock);
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing, turn };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
-    let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
+    let rounds = acquirer.leases.fairness.rounds();
+    let scout_timeout = rounds.min(timeout);
     // Without this limit, every round of such an acquire would be too late, and it would never leave the queue.
     let scouts = expect == Expect::Contended
         && request.primitive.is_exclusive()
@@ -83,8 +89,15 @@ pub(crate) fn round<'a>(
         // Few local variables, which would enlarge the future of every acquire.
         round
             .votes
-            .until(Until::Decided, &*nodes.clock, round.started + round.params.timeout)
+            .until(
+                if may_repeat { Until::DecidedOrSplit } else { Until::Decided },
+                &*nodes.clock,
+                round.started + round.params.timeout,
+            )
             .await;
+        if !round.votes.tally.decided() {
+            Box::pin(round.end_split_vote(rounds)).await;
+        }
         if thorough && !round.votes.tally.met() {
             // Boxed, because it is rarely needed and would enlarge the future of every acquire.
             let deadline = round.started + round.params.timeout;
@@ -103,9 +116,10 @@ pub(crate) fn round<'a>(
 
 /// Records for the log which nodes failed and which voted.
 fn record_outages(request: &Request, round: &VoteRound) {
-    // A missing reply does not count as an outage if `wait` cut the round short.
+    // A missing reply does not count as an outage if the round was cut short.
     let timeout = Some(round.params.timeout);
-    let timeout = timeout.filter(|timeout| *timeout == request.node_timeout());
+    let timeout =
+        timeout.filter(|timeout| *timeout == request.node_timeout() && !round.votes.is_cut);
     round.nodes.record_outages(&round.votes, timeout, Some(Proof::Grant));
 }
 
@@ -203,14 +217,21 @@ pub(crate) struct VoteRound {
 }
 
 impl VoteRound {
-    /// Sends the request to the scout, the first node that replies within `scout_timeout`. If another client holds keys
+    /// Sends the request to the scout, the first connected node that replies within `scout_timeout`. If another client holds keys
     /// there, returns for how long, and which ones. Otherwise the other nodes must be asked now. One node thus decides
     /// between contenders that would otherwise split the votes.
     ///
     /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
     async fn scout(&mut self, scout_timeout: Duration) -> Option<Box<Refused>> {
         let nodes = Arc::clone(&self.nodes);
+        let keys = Arc::clone(&self.claim.keys);
+        let key = keys.first().map_or("", String::as_str);
         while !self.votes.tally.decided() && self.ask_next() {
+            // All clients skip a node that hangs, so that they still have the same scout.
+            let asked = self.votes.answers.len() - 1;
+            if !nodes.list[asked].is_connected(key) {
+                continue;
+            }
             // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.
             let until = (nodes.clock.now() + scout_timeout).min(self.started + self.params.timeout);
             self.votes.until(Until::Last, &*nodes.clock, until).await;
@@ -223,6 +244,19 @@ impl VoteRound {
             }
         }
         None
+    }
+
+    /// Waits briefly for the rest of the nodes after a split vote, for about as long as the others took. `rounds` is the
+    /// time of some round trips.
+    ///
+    /// Until a round ends, its votes block the others. A node that hangs would make each of them wait for the whole
+    /// `node_timeout`, and the next clients would split the votes again: nobody would acquire the lock.
+    async fn end_split_vote(&mut self, rounds: Duration) {
+        let clock = &*self.nodes.clock;
+        let wait = clock.now().since(self.started).max(rounds).max(MIN_SPLIT_WAIT);
+        let until = (clock.now() + wait).min(self.started + self.params.timeout);
+        self.votes.is_cut |= until < self.started + self.params.timeout;
+        self.votes.until(Until::Decided, clock, until).await;
     }
 
     /// A round that has sent nothing yet. `started` is not later than its first request, so that no node ends its TTL

@@ -22,12 +22,12 @@ use tokio::sync::Notify;
 
 use crate::acquire::{acquire, attach, try_acquire};
 use crate::error::{Error, ErrorKind, LossReason, Result};
-use crate::lease::{Lease, Leases, Owner};
+use crate::lease::{Lease, Leases};
 use crate::node::{Claim, KEPT_PREFIX, SHARED_PREFIX};
 use crate::options::client::Config;
 use crate::options::lock::Request;
 use crate::runtime::{Made, PerProcess, background};
-use crate::telemetry::Counts;
+use crate::telemetry::{Counts, Owner};
 use inspect::{force_release, inspection};
 use ping::ping;
 use questions::questions;

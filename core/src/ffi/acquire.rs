@@ -14,12 +14,12 @@ use crate::clock::Instant;
 use crate::drivers;
 use crate::engine::Engine;
 use crate::error::{Error, LossReason, Result};
-use crate::lease::{Lease, LeaseHandle, Owner, undo as undo_lease};
+use crate::lease::{Lease, LeaseHandle, undo as undo_lease};
 use crate::lock::Lock;
 use crate::node::Form;
 use crate::options::lock::{Request, Unit};
 use crate::primitive::{Kind, Side};
-use crate::telemetry::CallSite;
+use crate::telemetry::{CallSite, Owner};
 
 /// One acquire of a binding, within one time budget.
 ///

@@ -36,7 +36,6 @@ pub use crate::acquire::NOT_REENTRANT;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 pub use crate::drivers::{about_to_ask, about_to_wait, wait};
 pub use crate::engine::{NodeReplies, Stored, StoredLock};
-pub use crate::lease::Owner;
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};
 pub use crate::node::callback::{Answer, Function};
 pub use crate::node::credentials::{Ask, Credentials};
@@ -47,7 +46,9 @@ pub use crate::runtime::background::{Observer, Task, has_lost_descriptors, obser
 pub use crate::runtime::{
     Dependent, Made, Owned, PerProcess, depend, descriptor_generation, fork_generation,
 };
-pub use crate::telemetry::{CallSite, Level, Record, Topic, Value as Field, listen, tell, want};
+pub use crate::telemetry::{
+    CallSite, Level, Owner, Record, Topic, Value as Field, listen, tell, want,
+};
 pub use crate::text::{shown, spell_in_camel_case, spelled};
 
 /// The locks that have keys on the nodes of the client, also those that other clients hold.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::state::{Commands, Leases, State};
+use super::leases::Leases;
+use super::state::{Commands, State};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result, seconds};
 use crate::node::{Claim, Extension, Fencing, Proof, VoteParams};

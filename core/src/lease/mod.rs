@@ -7,6 +7,7 @@
 mod end;
 mod extend;
 mod handle;
+mod leases;
 mod monitor;
 mod registry;
 mod renewal;
@@ -27,10 +28,10 @@ use crate::error::Result;
 pub(crate) use end::{confirmed, revoke, undo};
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
+pub(crate) use leases::Leases;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
-pub use state::Owner;
-pub(crate) use state::{Leases, Origin, State};
+pub(crate) use state::{Origin, State};
 #[cfg(test)]
 pub(crate) use status::Status;
 

@@ -14,40 +14,17 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use tokio::sync::Notify;
 
-use super::registry::Registry;
+use super::leases::Leases;
 use super::renewal::Checks;
 use super::status::{Status, duration_nanos, nanos};
 use super::term::Term;
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, LossReason};
-use crate::fairness::Fairness;
-use crate::node::{Claim, Reply, Vote, Watch};
+use crate::node::{Claim, Reply, Vote};
 use crate::options::lock::Request;
-use crate::quorum::{Nodes, Validity};
+use crate::quorum::Validity;
 use crate::runtime::{Made, lock};
-use crate::telemetry::{CallSite, Counts, Logged, Spans, Throttle};
-
-/// What all leases of a client in this process share.
-pub(crate) struct Leases {
-    pub(crate) nodes: Arc<Nodes>,
-    /// Reports changes of keys to local waiters.
-    pub(crate) watch: Arc<Watch>,
-    /// The leases. The monitor shares only this field, so that it ends when no object is left that could change a
-    /// lease.
-    pub(crate) registry: Arc<Registry<State>>,
-    /// Counts how leases ended.
-    pub(crate) counts: Arc<Counts>,
-    /// Tracks which keys other clients want.
-    pub(crate) fairness: Fairness,
-    /// Tracks the warnings about long holds.
-    pub(crate) long: Logged,
-    /// Tracks the warnings about names that may be mistakes.
-    pub(crate) doubtful: Logged,
-    /// The longest TTL requested so far, in seconds. Only a longer one logs a warning again.
-    pub(crate) longest: AtomicU64,
-    /// Limits the log records about releases that no quorum confirmed.
-    pub(crate) unconfirmed: Throttle,
-}
+use crate::telemetry::{CallSite, Owner, Spans};
 
 /// The state of one lease, shared by its handles and the monitor.
 pub(crate) struct State {
@@ -358,10 +335,3 @@ pub(crate) struct Commands {
     /// The first extend replaces them.
     pub(super) votes: Vec<Reply<Vote>>,
 }
-
-/// The thread or task that acquires or holds a lock in its process, if the language knows it.
-///
-/// A word for messages ("this thread") and a number that distinguishes two owners with the same word. Only messages use
-/// it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner(pub &'static str, pub u64);

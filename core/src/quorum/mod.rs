@@ -185,6 +185,8 @@ pub(crate) enum Until {
     Last,
     /// No further reply can change the outcome.
     Decided,
+    /// The same, or a quorum of nodes has replied but is divided.
+    DecidedOrSplit,
     /// A quorum granted, too many nodes refused, or every node replied. Failed nodes that make a quorum impossible are
     /// not enough: a single failed node must not hide that all other nodes refused.
     Judged,
@@ -210,8 +212,8 @@ pub(crate) struct Collect<T> {
     /// Whether the deadline passed before a decision, so that nodes without a reply count as failed. Otherwise a report
     /// shows them as `pending`, because the decision did not need their replies.
     silence_counts: bool,
-    /// Whether the caller's `wait` leaves the nodes less time than a reply may take. A node without a reply then counts
-    /// as failed in the decision, but is reported as `pending`, because it may be healthy.
+    /// Whether the nodes get less time than a reply may take: by the caller's `wait`, or after a split vote. A node
+    /// without a reply then counts as failed in the decision, but is reported as `pending`, because it may be healthy.
     pub(crate) is_cut: bool,
 }
 
@@ -276,6 +278,7 @@ impl<T> Collect<T> {
         match until {
             Until::Last => self.answers.last().is_some_and(Option::is_some),
             Until::Decided => tally.decided(),
+            Until::DecidedOrSplit => tally.decided() || tally.answered(),
             Until::Judged => tally.met() || tally.denied() || self.is_complete(),
             Until::Answered => tally.answered() || tally.denied() || tally.unavailable(),
             Until::Complete => self.is_complete(),

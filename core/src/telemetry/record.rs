@@ -120,6 +120,13 @@ pub trait CallSite: Any + fmt::Debug + Display + Send + Sync {}
 
 impl<T: Any + fmt::Debug + Display + Send + Sync> CallSite for T {}
 
+/// The thread or task that acquires or holds a lock in its process, if the language knows it.
+///
+/// A word for messages ("this thread") and a number that distinguishes two owners with the same word. Only messages use
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner(pub &'static str, pub u64);
+
 /// One event.
 #[derive(Clone, Debug)]
 pub struct Record {

@@ -1,5 +1,7 @@
 //! Tests of single rounds: what they wait for, and until when.
 
+use std::time::Duration;
+
 use super::super::round::{RoundParams, round};
 use super::scripted::{Does, SECOND, Setup, assert_at};
 use crate::clock::Clock;
@@ -15,18 +17,51 @@ async fn scouts_share_the_time_of_their_round() {
     let acquirer = &setup.running.acquirer;
     // Rounds took so long that a scout may take all of this one.
     (0..100).for_each(|_| acquirer.leases.fairness.took(SECOND));
+    assert!(round(&setup.request, acquirer, params(&setup, time)).await.is_err());
+    assert_at(setup.clock.elapsed(), time);
+}
+
+/// How a round runs that other clients contend with, for at most this time.
+fn params(setup: &Setup, time: Duration) -> RoundParams {
     let now = setup.clock.now();
-    let how = RoundParams {
+    RoundParams {
         now,
         until: now + time,
         expect: Expect::Contended,
         thorough: false,
-        is_cut: true,
+        is_cut: false,
+        may_repeat: true,
         preference: Preference::default(),
         turn: None,
-    };
-    assert!(round(&setup.request, acquirer, how).await.is_err());
-    assert_at(setup.clock.elapsed(), time);
+    }
+}
+
+/// Otherwise every client that splits the vote would block the others for `node_timeout`, as long as one node hangs.
+#[tokio::test(start_paused = true)]
+async fn split_vote_does_not_wait_for_a_node_that_hangs() {
+    let expect = Expect::Unknown;
+    let nodes = [Does::Grants, Does::Hangs, Does::Refuses];
+    let setup = Setup::new(&nodes, None);
+    let how = RoundParams { expect, ..params(&setup, SECOND) };
+    let refusal = round(&setup.request, &setup.running.acquirer, how).await.err().unwrap();
+    assert_at(setup.clock.elapsed(), SECOND / 100);
+    assert!(refusal.is_divided());
+    assert_eq!(refusal.has_quorum(), Some(true));
+    // The rest may take as long as the others took.
+    let nodes = [Does::GrantsIn(SECOND / 5, 1), Does::RefusesIn(SECOND / 10), Does::Hangs];
+    let setup = Setup::new(&nodes, None);
+    let how = RoundParams { expect, ..params(&setup, SECOND) };
+    assert!(round(&setup.request, &setup.running.acquirer, how).await.is_err());
+    assert_at(setup.clock.elapsed(), SECOND * 2 / 5);
+}
+
+/// The node that hangs may decide for it, and no other round can follow.
+#[tokio::test(start_paused = true)]
+async fn single_attempt_waits_for_the_rest_after_a_split_vote() {
+    let late = Does::GrantsIn(SECOND / 2, 1);
+    let setup = Setup::new(&[Does::Grants, late, Does::Refuses], None);
+    assert!(setup.within(Some(Duration::ZERO)).await.is_ok());
+    assert_at(setup.clock.elapsed(), SECOND / 2);
 }
 
 /// The nodes disagree about the token, and none confirms the largest one.

@@ -1,0 +1,33 @@
+//! What the leases of one client share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::registry::Registry;
+use super::state::State;
+use crate::fairness::Fairness;
+use crate::node::Watch;
+use crate::quorum::Nodes;
+use crate::telemetry::{Counts, Logged, Throttle};
+
+/// What all leases of a client in this process share.
+pub(crate) struct Leases {
+    pub(crate) nodes: Arc<Nodes>,
+    /// Reports changes of keys to local waiters.
+    pub(crate) watch: Arc<Watch>,
+    /// The leases. The monitor shares only this field, so that it ends when no object is left that could change a
+    /// lease.
+    pub(crate) registry: Arc<Registry<State>>,
+    /// Counts how leases ended.
+    pub(crate) counts: Arc<Counts>,
+    /// Tracks which keys other clients want.
+    pub(crate) fairness: Fairness,
+    /// Tracks the warnings about long holds.
+    pub(crate) long: Logged,
+    /// Tracks the warnings about names that may be mistakes.
+    pub(crate) doubtful: Logged,
+    /// The longest TTL requested so far, in seconds. Only a longer one logs a warning again.
+    pub(crate) longest: AtomicU64,
+    /// Limits the log records about releases that no quorum confirmed.
+    pub(crate) unconfirmed: Throttle,
+}
