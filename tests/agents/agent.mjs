@@ -16,9 +16,29 @@ const leases = new Map();
 const offset = BigInt(process.env.BOOTTIME_OFFSET_NS ?? 0);
 const now = () => Number(process.hrtime.bigint() + offset);
 
-/** Without the fields that have no value. */
-const given = (fields) =>
-  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+/** The options of a lock, and those of a client. */
+const OF_LOCK = ["ttl_ms", "min_hold_ms", "max_hold_ms", "node_timeout_ms", "renew", "fencing"];
+OF_LOCK.push("label", "limit", "permits");
+const OF_CLIENT = ["key_prefix", "label", "min_replicas", "fsync", "client_name", "tls_ca"];
+OF_CLIENT.push("tls_cert", "tls_key", "tls_server_name", "tls_verify", "node_timeout_ms");
+OF_CLIENT.push("connect_timeout_ms", "unavailable_after_ms", "restart_guard_ms");
+
+/** Numbers that JSON does not have. */
+const NUMBERS = new Map([
+  ["nan", Number.NaN],
+  ["inf", Number.POSITIVE_INFINITY],
+]);
+const number = (value) => NUMBERS.get(value) ?? value;
+
+const camel = (name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
+
+/** The options that a command has, as this language spells them. */
+const optionsIn = (command, names) => {
+  const given = names.filter((name) => command[name] !== undefined);
+  return Object.fromEntries(
+    given.map((name) => [camel(name.replace(/_ms$/, "")), number(command[name])]),
+  );
+};
 
 const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
@@ -44,28 +64,19 @@ const clientOf = ({ client = "one" }) => {
 };
 
 const lockOf = (command) => {
-  const { name, renew, fencing, label, limit, permits, side } = command;
-  const { ttl_ms, min_hold_ms, max_hold_ms, node_timeout_ms } = command;
-  const durations = { ttl: ttl_ms, minHold: min_hold_ms, maxHold: max_hold_ms };
-  const options = given({
-    ...durations,
-    nodeTimeout: node_timeout_ms,
-    renew,
-    fencing,
-    label,
-    limit,
-    permits,
-  });
-  const client = clientOf(command);
+  const { name, limit, side } = command;
+  const [client, options] = [clientOf(command), optionsIn(command, OF_LOCK)];
   if (side) return client.rwlock(name)[side](options);
   return limit === undefined ? client.lock(name, options) : client.semaphore(name, options);
 };
 
 const leaseOf = ({ lease = "lease" }) => leases.get(lease);
 
+const line = (object) => inspect(object, { breakLength: Number.POSITIVE_INFINITY });
+
 const state = (lease) => {
   const { held, remaining, ttl } = lease;
-  const fields = { held, remaining_ms: remaining, ttl_ms: ttl };
+  const fields = { held, remaining_ms: remaining, ttl_ms: ttl, shown: line(lease) };
   try {
     return { ...fields, fencing_token: lease.fencingToken };
   } catch {
@@ -81,25 +92,11 @@ const keep = (acquired, { lease = "lease" }) => {
 
 const commands = {
   client: async ({ client, nodes = shared, ...fields }) => {
-    const { key_prefix, label, min_replicas, fsync } = fields;
-    const options = given({
-      keyPrefix: key_prefix,
-      label,
-      minReplicas: min_replicas,
-      fsync,
-      nodeTimeout: fields.node_timeout_ms,
-      connectTimeout: fields.connect_timeout_ms,
-      unavailableAfter: fields.unavailable_after_ms,
-      restartGuard: fields.restart_guard_ms,
-    });
-    clients.set(client, open(nodes, options));
-    return {};
+    clients.set(client, open(nodes, optionsIn(fields, OF_CLIENT)));
+    return { nodes: clients.get(client).nodes };
   },
   acquire: async (command) =>
-    keep(
-      await lockOf(command).acquire({ wait: command.wait_ms ?? Number.POSITIVE_INFINITY }),
-      command,
-    ),
+    keep(await lockOf(command).acquire({ wait: number(command.wait_ms ?? "inf") }), command),
   try: async (command) => {
     const acquired = await lockOf(command).tryAcquire();
     return acquired
@@ -107,7 +104,7 @@ const commands = {
       : { ok: false, code: "held", message: "held by another" };
   },
   hold: async (command) =>
-    keep(await clientOf(command).hold(command.name, given({ ttl: command.ttl_ms })), command),
+    keep(await clientOf(command).hold(command.name, optionsIn(command, ["ttl_ms"])), command),
   attach: async (command) => keep(await lockOf(command).attach(command.token), command),
   extend: async (command) => {
     await leaseOf(command).extend(command.ttl_ms);
@@ -142,8 +139,8 @@ const commands = {
     };
   },
   keys: async (command) => {
-    const { key, keys } = lockOf(command);
-    return { key, keys };
+    const lock = lockOf(command);
+    return { key: lock.key, keys: lock.keys, shown: line(lock) };
   },
   force_release: async (command) => ({
     deleted: await clientOf(command).forceRelease(lockOf(command)),

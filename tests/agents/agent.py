@@ -8,6 +8,7 @@ import concurrent.futures
 import inspect
 import json
 import os
+import pickle
 import sys
 import threading
 import time
@@ -24,7 +25,8 @@ Reply = dict[str, Any]
 OF_LOCK = ("renew", "fencing", "label")
 LOCK_DURATIONS = ("ttl", "min_hold", "max_hold", "node_timeout")
 #: The same for a client.
-OF_CLIENT = ("key_prefix", "label", "min_replicas", "fsync")
+OF_CLIENT = ("key_prefix", "label", "min_replicas", "fsync", "client_name")
+OF_TLS = ("tls_ca", "tls_cert", "tls_key", "tls_server_name", "tls_verify")
 CLIENT_DURATIONS = ("node_timeout", "connect_timeout", "unavailable_after", "restart_guard")
 
 
@@ -37,8 +39,13 @@ def options_in(command: Reply, plain: tuple[str, ...], durations: tuple[str, ...
     options = {field: command[field] for field in plain if field in command}
     for field in durations:
         if (value := command.get(f"{field}_ms", ...)) is not ...:
-            options[field] = None if value is None else value / 1000
+            options[field] = seconds(value)
     return options
+
+
+def seconds(ms: float | str | None) -> float | None:
+    """Converts a duration. "nan" and "inf" are not numbers in JSON."""
+    return None if ms is None else float(ms) / 1000
 
 
 def ms(seconds: float | None) -> float | None:
@@ -64,16 +71,16 @@ class Agent:
             self.nodes = client.nodes
         else:
             # A failover on a busy machine may take longer than the default.
-            usual = {"unavailable_after": None, "restart_guard": self.guard}
+            usual: Reply = {"unavailable_after": None, "restart_guard": self.guard}
             usual |= {"min_replicas": self.replicas}
             client = redlock.Redlock(nodes, **usual | options)
         return client.as_async() if self.is_async else client
 
     async def client(self, command: Reply) -> Reply:
-        given = options_in(command, OF_CLIENT, CLIENT_DURATIONS)
-        nodes = command.get("nodes", self.nodes)
-        self.clients[command["client"]] = self.new_client(nodes, given)
-        return {}
+        given = options_in(command, OF_CLIENT + OF_TLS, CLIENT_DURATIONS)
+        client = self.new_client(command.get("nodes", self.nodes), given)
+        self.clients[command["client"]] = client
+        return {"nodes": client.nodes}
 
     def client_of(self, command: Reply) -> Any:  # noqa: ANN401  (in either form)
         key = command.get("client", "one")
@@ -102,17 +109,15 @@ class Agent:
 
     def state(self, lease: Any) -> Reply:  # noqa: ANN401  (in either form)
         state = {"held": lease.held, "remaining_ms": ms(lease.remaining), "ttl_ms": ms(lease.ttl)}
+        state["shown"] = repr(lease)
         try:
             return state | {"fencing_token": lease.fencing_token}
         except redlock.InvalidOption:
             return state
 
     async def acquire(self, command: Reply) -> Reply:
-        wait = command["wait_ms"]
-        lock = self.lock(command)
-        return self.keep(
-            command, await result(lock.acquire(wait=None if wait is None else wait / 1000))
-        )
+        lock, wait = self.lock(command), seconds(command["wait_ms"])
+        return self.keep(command, await result(lock.acquire(wait=wait)))
 
     async def try_(self, command: Reply) -> Reply:
         lease = await result(self.lock(command).try_acquire())
@@ -163,7 +168,7 @@ class Agent:
 
     async def keys(self, command: Reply) -> Reply:
         lock = self.lock(command)
-        return {"key": lock.key, "keys": lock.keys}
+        return {"key": lock.key, "keys": lock.keys, "shown": repr(lock)}
 
     async def force_release(self, command: Reply) -> Reply:
         lock = self.lock(command)
@@ -247,6 +252,7 @@ class Agent:
             reply |= {field: getattr(error, field) for field in ("resource", "reason", "holder")}
             reply |= {f"{field}_ms": ms(getattr(error, field)) for field in ("waited", "remaining")}
             reply["shown"] = f"{error!r} {vars(error)} {error.nodes} {self.clients}"
+            reply["shown"] += str(pickle.dumps(error))
         return {"ok": True, "at": now(), **reply, "id": command.get("id")}
 
 

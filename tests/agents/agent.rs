@@ -172,6 +172,7 @@ fn state(lease: &LeaseHandle) -> Value {
         "held": lease.is_held(),
         "remaining_ms": millis(lease.remaining()),
         "ttl_ms": millis(lease.ttl()),
+        "shown": format!("{lease:?}"),
     });
     if let Ok(token) = lease.fencing_token() {
         state["fencing_token"] = json!(token);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use redlock::testing::TestRedlock;
-use redlock::{Builder, Error, Lease, Lock, Redlock};
+use redlock::{Builder, Error, Lease, Lock, Redlock, TlsOptions};
 use serde_json::{Value, json};
 
 use super::millis;
@@ -111,13 +111,14 @@ impl Clients {
             "client" => {
                 let key = command["client"].as_str().expect("a client").to_owned();
                 let client = Rc::new(self.create(command)?);
+                let nodes = client.nodes();
                 self.by_key.borrow_mut().insert(key, client);
-                json!({})
+                json!({"nodes": nodes})
             }
             "inspect" => inspected(&self.lock(command)).await?,
             "keys" => {
                 let lock = self.lock(command);
-                json!({"key": lock.key(), "keys": lock.keys()})
+                json!({"key": lock.key(), "keys": lock.keys(), "shown": format!("{lock:?}")})
             }
             "force_release" => json!({"deleted": self.lock(command).force_release().await?}),
             "list_leases" => {
@@ -189,11 +190,32 @@ fn client_options(mut builder: Builder, command: &Value) -> Builder {
     if let Some(guard) = duration("restart_guard_ms") {
         builder = builder.restart_guard(guard);
     }
+    if let Some(name) = command["client_name"].as_str() {
+        builder = builder.client_name(name);
+    }
+    builder = builder.tls(tls_options(command));
     match (command["label"].as_str(), command["label"].as_bool()) {
         (Some(label), _) => builder.label(label),
         (None, Some(true)) => builder.label_host(),
         _ => builder,
     }
+}
+
+fn tls_options(command: &Value) -> TlsOptions {
+    let mut tls = TlsOptions::new();
+    let text = |field: &str| command[field].as_str().map(str::to_owned);
+    for (field, set) in [
+        ("tls_ca", TlsOptions::ca as fn(_, String) -> _),
+        ("tls_cert", TlsOptions::cert),
+        ("tls_key", TlsOptions::key),
+        ("tls_server_name", TlsOptions::server_name),
+    ] {
+        tls = match text(field) {
+            Some(text) => set(tls, text),
+            None => tls,
+        };
+    }
+    command["tls_verify"].as_bool().into_iter().fold(tls, TlsOptions::verify)
 }
 
 fn names(command: &Value) -> Vec<String> {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cross.agents import Agent, built
+from tests.cross.agents import Agent, Reply, built
 from tests.servers import Server
 
 from .remote import Client, Conversation
@@ -37,6 +37,14 @@ class World:
         client = Client(self.conversation, f"more-{uuid.uuid4().hex[:8]}", **options)
         self.more.append(client)
         return client
+
+    def attempt(self, **options: object) -> Reply:
+        """Returns the reply to the creation of a client, which may be refused."""
+        return self.conversation.begin("client", client="attempt", **options).reply()
+
+    @property
+    def language(self) -> str:
+        return self.conversation.agent.language
 
     def command(self, *words: str | int) -> list[Any]:
         """Returns the replies of all servers to a command."""

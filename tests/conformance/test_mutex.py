@@ -194,7 +194,9 @@ def test_close_ends_leases_and_waits_and_keeps_the_keys(world: World) -> None:
     for caller in waiting:
         assert caller.reply()["code"] == "closed"
     assert lease.do("lost", timeout_ms=60_000)["reason"] == "closed"
-    world.one.lock("later").fails("acquire", "closed", wait_ms=0)
+    for verb in ("acquire", "try", "attach", "inspect", "force_release"):
+        error = world.one.lock("later").fails(verb, "closed", wait_ms=0, token="0" * 32)
+        assert error["resource"] == "lock:later"
     world.two.lock(world.name).is_refused()
     assert theirs.held
     # A release of the lost lease still deletes its keys.

@@ -1,14 +1,7 @@
 // Options of other libraries, wrong types, and misplaced values: tests/vectors/arguments.toml.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
-import {
-  camel,
-  refusal,
-  serverForSuite,
-  silentNodesForSuite,
-  table,
-  uniqueName,
-} from "./helper.mjs";
+import { camel, refusal, silentNodesForSuite, table, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const silent = silentNodesForSuite(1);
@@ -218,16 +211,6 @@ describe("misplaced signals and options are rejected before anything is sent:", 
       refusal(["options must come before the function"]),
     );
     await assert.rejects(client().attach("job", ""), refusal(["token is empty"]));
-  });
-});
-
-describe("one server behind two URLs", () => {
-  const shared = serverForSuite();
-  test("is rejected after connecting, by the server's run_id", async () => {
-    const { server } = shared;
-    const nodes = [server.url, `redis://localhost:${server.port}`, `${server.url}/1`];
-    const twice = new Redlock(nodes, { restartGuard: 0 }).lock(uniqueName(), { wait: 500 });
-    await assert.rejects(twice.acquire(), refusal(["same server as", "independent"]));
   });
 });
 

@@ -1,4 +1,4 @@
-// Accepted arguments. arguments.test.mjs and vectors.test.mjs have the refused ones.
+// Accepted arguments. arguments.test.mjs has the refused ones.
 import assert from "node:assert/strict";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import { assertRefused, uniqueName } from "./helper.mjs";

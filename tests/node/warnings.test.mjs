@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, refusal, Server, uniqueName } from "./helper.mjs";
+import { eventually, refusal, Server, table, uniqueName } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
@@ -62,6 +62,16 @@ describe("onWarning", () => {
       assert.throws(() => onWarning(wrong), refusal(["onWarning()", "function"]));
     }
   });
+});
+
+test("a name is shown on one line", async () => {
+  const redlock = client();
+  for (const { name, shown } of table("secrets").name) {
+    await redlock.lock(name).acquire();
+    await redlock.forceRelease(name);
+    await eventually(() => assert.equal(losses(shown).length, 1));
+    assert.doesNotMatch(losses(shown)[0].message, /\p{C}|\p{Zl}|[0-9a-f]{32}/iu);
+  }
 });
 
 test("a warning in a sandbox, whose Error is another class, does not end the process", async () => {

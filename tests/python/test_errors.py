@@ -1,11 +1,25 @@
 """Errors: pickles of exceptions, and the messages for methods that a Lock does not have."""
 
+import builtins
 import copy
 import pickle
+import tomllib
 import warnings
+from pathlib import Path
 
 import pytest
 import redlock
+
+ERRORS = tomllib.loads((Path(__file__).parent.parent / "vectors/errors.toml").read_text())["error"]
+
+
+@pytest.mark.parametrize("case", ERRORS, ids=lambda case: str(case["class"]))
+def test_error_classes_match_the_table(case: dict[str, str]) -> None:
+    kind = getattr(redlock, case["class"])
+    assert kind.code == case["kind"]
+    assert issubclass(kind, getattr(redlock, case.get("also", "LockError")))
+    assert issubclass(kind, getattr(builtins, case.get("python_also", "Exception")))
+    assert str(kind("message")) == "message"
 
 
 def timeout_error(client: redlock.Redlock, name: str) -> redlock.LockTimeout:

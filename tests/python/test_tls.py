@@ -1,6 +1,7 @@
 """`rediss://` and `unix://` against real servers: which certificates are trusted, and which are not."""
 
 import asyncio
+import logging
 import os
 import pickle
 import subprocess
@@ -14,6 +15,7 @@ import redlock
 
 from tests.ports import free_port
 from tests.servers import Server
+from tests.waiting import eventually
 
 from . import certificates
 
@@ -243,3 +245,29 @@ def test_tls_options_are_checked(tmp_path: Path) -> None:
     redlock.Redlock(url, tls_ca=str(tmp_path / "ca.crt"), tls_server_name="redis.test")
     with pytest.raises(redlock.InvalidOption, match="tls_key"):
         redlock.Redlock(url, tls_ca=tmp_path / "ca.crt", tls_cert=tmp_path / "ca.crt")
+
+
+def test_tls_verify_off_accepts_any_certificate_and_warns_once(
+    server: Secured, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = folder / "other-ca.crt"
+    with (
+        redlock.Redlock(server.tls_url, tls_ca=other, tls_verify=True) as strict,
+        pytest.raises(redlock.QuorumUnavailable, match="UnknownIssuer"),
+    ):
+        strict.lock("job").acquire(wait=0)
+    caplog.set_level(logging.WARNING, "redlock")
+    caplog.clear()
+    with redlock.Redlock(server.tls_url, tls_verify=False) as client:
+        for _ in range(3):
+            client.lock("job").acquire().release()
+        # After a reconnect, the message is not repeated.
+        server.client.client_kill_filter(_type="normal", skipme=True)
+        client.lock("job", wait=5).acquire().release()
+
+    def said() -> list[str]:
+        return [text for text in caplog.messages if "tls_verify is off" in text]
+
+    # Records arrive on another thread.
+    (text,) = eventually(said)
+    assert server.tls_url in text

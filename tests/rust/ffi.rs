@@ -132,3 +132,12 @@ async fn expired_try_acquire_is_tried_again_without_waiting() {
     assert!(Acquire::once(&lock).acquire().await.unwrap().is_none(), "another client holds it");
     lease.release().await.unwrap();
 }
+
+/// Also for names that no test expects: none of them panics or suggests every option.
+#[test]
+fn strange_option_names_list_the_valid_ones() {
+    for name in ["", "_", "-", "É", "ß_", "ı\u{307}", "\0"] {
+        let text = ffi::instead_of(name, &["ttl", "wait"], Unit::Seconds);
+        assert_eq!(text, "Valid options: ttl, wait");
+    }
+}

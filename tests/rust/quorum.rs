@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock::{ErrorKind, NodeState};
+use redlock::{ErrorKind, NodeState, Redlock};
 
 use crate::support::{Mode, Proxy, Server, builder, client, eventually, millis, servers};
 
@@ -206,4 +206,14 @@ async fn reset_connection_flushes_pending_deletes_first() {
     proxy.reset();
     // Otherwise the key would stay for its TTL of two minutes.
     eventually("the delete is sent again", || server.ask("EXISTS lock:job") == ":0").await;
+}
+
+#[tokio::test]
+async fn default_restart_guard_limits_the_ttl() {
+    for (count, is_limited) in [(1, false), (3, true)] {
+        let nodes = (0..count).map(|at| format!("memory://guard-{at}"));
+        let lock = Redlock::builder(nodes).build().unwrap().lock("job").ttl(millis(61_000));
+        let refused = lock.acquire().await.err();
+        assert_eq!(refused.map(|error| error.kind()), is_limited.then_some(ErrorKind::Invalid));
+    }
 }

@@ -312,3 +312,10 @@ fn system_without_certificates_is_named_with_the_options() {
     let ended = child.output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
 }
+
+#[test]
+fn debug_output_hides_a_key_in_place_of_a_path() {
+    let tls = TlsOptions::new().ca("MIIs3cret+/abc==");
+    let tls = tls.key("-----BEGIN PRIVATE KEY-----\nMIIs3cret");
+    assert!(!format!("{tls:?}").contains("s3cret"), "{tls:?}");
+}

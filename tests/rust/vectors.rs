@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use redlock::ffi::{Tally, default_nodes, drift};
-use redlock::{Error, Redlock};
 use serde::Deserialize;
 
-use crate::support::{Server, client, millis};
-
-pub(crate) fn read<T: for<'a> Deserialize<'a>>(name: &str) -> T {
+fn read<T: for<'a> Deserialize<'a>>(name: &str) -> T {
     let path = format!("{}/vectors/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -82,97 +79,5 @@ fn default_client_reads_its_nodes() {
     ];
     for (nodes, url, expected) in cases {
         assert_eq!(default_nodes(nodes, url).unwrap(), expected);
-    }
-}
-
-#[derive(Deserialize)]
-struct Errors {
-    after_close: Vec<String>,
-    error: Vec<ErrorCase>,
-}
-
-#[derive(Deserialize)]
-struct ErrorCase {
-    kind: String,
-}
-
-#[tokio::test]
-async fn error_codes() {
-    let mut seen = Vec::new();
-    let redlock = Redlock::builder(["memory://codes"]).build().unwrap();
-    let lease = redlock.lock("job").acquire().await.unwrap();
-    let busy = redlock.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err();
-    seen.push(busy.code());
-    redlock.force_release("job").await.unwrap();
-    seen.push(lease.lost().await.code());
-    let lease = redlock.lock("job").acquire().await.unwrap().into_handle();
-    lease.release().await.unwrap();
-    seen.push(lease.ensure_held().unwrap_err().code());
-    let closed_port = Redlock::builder(["redis://127.0.0.1:1"]).build().unwrap();
-    seen.push(closed_port.lock("job").wait(Duration::ZERO).acquire().await.unwrap_err().code());
-    seen.push(redlock.lock("").acquire().await.unwrap_err().code());
-    let server = Server::start();
-    server.ask("HSET lock:job field value");
-    seen.push(client([&server]).lock("job").acquire().await.unwrap_err().code());
-    redlock.close();
-    seen.push(redlock.lock("job").acquire().await.unwrap_err().code());
-    let kinds: Vec<String> = read::<Errors>("errors").error.into_iter().map(|e| e.kind).collect();
-    assert_eq!(seen, kinds);
-}
-
-#[tokio::test]
-async fn use_after_close() {
-    let redlock = Redlock::builder(["memory://"]).build().unwrap();
-    redlock.close();
-    for verb in read::<Errors>("errors").after_close {
-        let lock = redlock.lock("closed");
-        let outcome = match &*verb {
-            "acquire" => lock.acquire().await.map(drop),
-            "try_acquire" => lock.try_acquire().await.map(drop),
-            "attach" => lock.attach(&"0".repeat(32)).await.map(drop),
-            "inspect" => lock.inspect().await.map(drop),
-            "force_release" => redlock.force_release("closed").await.map(drop),
-            _ => panic!("{verb} is unknown"),
-        };
-        let error = outcome.unwrap_err();
-        assert_eq!((error.code(), error.resource()), ("closed", Some("lock:closed")), "{verb}");
-    }
-}
-
-#[derive(Deserialize)]
-struct Keys {
-    key: Vec<KeyCase>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KeyCase {
-    about: String,
-    set: Vec<String>,
-    kind: String,
-    says: Vec<String>,
-}
-
-#[tokio::test]
-async fn reports_foreign_keys_and_preserves_them() {
-    let server = Server::start();
-    for (number, case) in read::<Keys>("keys").key.into_iter().enumerate() {
-        let (redlock, name) = (client([&server]), format!("foreign-{number}"));
-        let lock = redlock.lock(&*name).wait(millis(100));
-        case.set.iter().for_each(|command| drop(server.ask(&command.replace("KEY", &lock.key()))));
-        let before = server.ask(&format!("DEBUG DIGEST-VALUE {}", lock.key()));
-        let mut errors: Vec<Error> = vec![lock.acquire().await.unwrap_err()];
-        if case.kind == "unsupported" {
-            errors.push(lock.inspect().await.unwrap_err());
-            errors.push(redlock.force_release(&*name).await.unwrap_err());
-            errors.push(lock.attach(&"0".repeat(32)).await.map(drop).unwrap_err());
-        }
-        for error in errors {
-            assert_eq!(error.code(), case.kind, "{}: {error}", case.about);
-            let text = error.to_string();
-            let matches = [lock.key()].iter().chain(&case.says).all(|word| text.contains(word));
-            assert!(matches, "{}: {text}", case.about);
-        }
-        assert_eq!(server.ask(&format!("DEBUG DIGEST-VALUE {}", lock.key())), before);
     }
 }
