@@ -16,6 +16,8 @@ from .remote import Lock
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 Row = dict[str, Any]
+#: Names that have another spelling in Node.js.
+SNAKE_CASE = re.compile(r"\b(key_prefix|node_timeout|restart_guard|m(ax|in)_hold|tls_\w+)\b")
 
 
 def table(name: str) -> dict[str, list[Row]]:
@@ -49,6 +51,8 @@ def check(world: World, row: Row, reply: Reply) -> None:
         assert reply["ok"], (row, reply)
         return
     assert reply.get("code") == "invalid", (row, reply)
+    if world.language == "node":
+        assert not SNAKE_CASE.search(reply["message"]), (row, reply)
     words = row["error"] + (row.get("node_error", []) if world.language == "node" else [])
     for word in words:
         assert spelled(world, word) in reply["message"], (row, reply)
@@ -165,9 +169,9 @@ KEYS = [
     ),
     ("RPUSH KEY value", "unsupported", OF_ANOTHER_TYPE),
     ("SADD KEY value", "unsupported", OF_ANOTHER_TYPE),
-    ("SET KEY somebody", "timeout", ("it is already held", "no TTL")),
+    ("SET KEY value", "timeout", ("it is already held", "no TTL")),
     (
-        "SET KEY somebody PX 59500",
+        "SET KEY value PX 59500",
         "timeout",
         ("it is already held, and expires in 5", "unless renewed"),
     ),

@@ -46,40 +46,6 @@ test("restarted nodes are described with JavaScript option names", async () => {
   redlock.close();
 });
 
-test("a key of another type is described with JavaScript option names", async () => {
-  const [server] = three;
-  const name = uniqueName();
-  await server.cli("LPUSH", `lock:${name}`, "data");
-  await says(new Redlock(server.url).lock(name).acquire(), "unsupported", "or keyPrefix)");
-});
-
-test("invalid options are described with JavaScript option names", async () => {
-  const redlock = new Redlock("memory://");
-  const one = async (options) => redlock.lock("a", options);
-  await says(one({ ttl: 1000, nodeTimeout: 1000 }), "invalid", "below the ttl of 1000 ms");
-  await says(one({ maxHold: 50 }), "invalid", "maxHold must be at least 100 ms (got 50 ms)");
-  await says(one({ maxHold: -1 }), "invalid", "maxHold must be");
-  const client = async (options, nodes = "redis://a") => new Redlock(nodes, options);
-  await says(client({ nodeTimeout: 0 }), "invalid", "nodeTimeout must be above 0 (got 0)");
-  await says(client({ restartGuard: -5 }), "invalid", "restartGuard must be");
-  const three = ["redis://a", "redis://b", "redis://c"];
-  const guarded = new Redlock(three, { restartGuard: 5000 });
-  await says(
-    (async () => guarded.lock("a"))(),
-    "invalid",
-    "at most restartGuard, which is 5000 ms (got 10000 ms)",
-    "raise restartGuard",
-  );
-  const tls = (options) => client(options, "rediss://a");
-  await says(
-    tls({ tlsCert: "max_hold.pem" }),
-    "invalid",
-    "tlsCert and tlsKey must be set together",
-  );
-  await says(tls({ tlsCa: "/nowhere/ca.pem" }), "invalid", "cannot use tlsCa (");
-  await says(tls({ tlsServerName: "no name" }), "invalid", "tlsServerName is not a name");
-});
-
 test("losses are described with JavaScript option names", async () => {
   const redlock = new Redlock("memory://");
   const capped = await redlock.lock(uniqueName(), { ttl: 200, maxHold: 200 }).acquire();
