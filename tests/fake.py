@@ -31,6 +31,10 @@ class FakeServers:
             self.urls[row["about"]] = f"redis://user:s3cret-word@127.0.0.1:{port}"
             self._start(self._listen, row, listener)
 
+    def connections(self) -> int:
+        """Returns how many connections are open. Each has a thread, as each listener has."""
+        return sum(thread.is_alive() for thread in self._threads) - len(self.urls)
+
     def _start(
         self, work: Callable[[Row, socket.socket], None], row: Row, own: socket.socket
     ) -> None:

@@ -248,4 +248,7 @@ def test_stats_count_every_outcome(world: World) -> None:
     assert (counts["held"], counts["waiting"], len(counts["lost"])) == (0, 0, 9)
     assert counts["lost"]["missing"] + counts["lost"]["quorum"] == 1
     assert counts["time_waited_ms"] >= 100
-    assert counts["time_held_ms"] > 0
+    # It was held during that wait.
+    assert counts["time_held_ms"] >= 100
+    world.one.do("close")
+    assert world.one.do("stats")["granted"] == 2

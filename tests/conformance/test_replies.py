@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tests.fake import ATTEMPTS, ROWS, FakeServers, Row
+from tests.waiting import eventually
 
 from .conftest import World
 from .remote import Client, Pending
@@ -39,6 +40,10 @@ def each_is_refused(world: World, rows: list[Row], *commands: str) -> None:
         for row, replies in zip(rows, begun, strict=True):
             for pending in replies:
                 is_refused(row, pending, row["cause"])
+        for client in clients:
+            client.do("close")
+        # Pending deletes stay for one TTL.
+        eventually(lambda: fakes.connections() <= len(rows))
 
 
 def test_every_command_reports_the_cause(timed: World) -> None:

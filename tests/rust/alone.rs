@@ -4,11 +4,9 @@
 #![allow(dead_code, reason = "what is shared is used by the other tests")]
 
 mod fake;
-mod floods;
 mod fuzz;
 #[cfg(target_os = "linux")]
 #[path = "../../core/src/tests/limit.rs"]
 mod limit;
-mod replies;
 mod resource_limits;
 mod support;

@@ -19,7 +19,6 @@ mod credentials;
 #[cfg(target_os = "linux")]
 mod drivers;
 mod errors;
-#[allow(dead_code, reason = "what is shared is used by the other tests")]
 mod fake;
 mod fencing;
 mod ffi;
