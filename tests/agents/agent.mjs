@@ -208,7 +208,7 @@ const run = async (command) => {
     if (!(error instanceof LockError)) throw error;
     const at = now();
     const { kind, resource, reason, holder, waited, remaining } = error;
-    const nodes = error.nodes.map(({ state, error }) => ({ state, error }));
+    const nodes = error.nodes.map(({ url, state, error }) => ({ url, state, error }));
     // Other languages name the nodes in their messages.
     const reports = error.nodes.map(({ url, error, state }) => `; ${url}: ${error ?? state}`);
     const message = error.message + reports.join("");

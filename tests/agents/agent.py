@@ -247,7 +247,8 @@ class Agent:
         try:
             reply = await verb(command)
         except redlock.LockError as error:
-            nodes = [{"state": node.state, "error": node.error} for node in error.nodes]
+            fields = ("url", "state", "error")
+            nodes = [{field: getattr(node, field) for field in fields} for node in error.nodes]
             reply = {"ok": False, "code": error.code, "message": str(error), "nodes": nodes}
             reply |= {field: getattr(error, field) for field in ("resource", "reason", "holder")}
             reply |= {f"{field}_ms": ms(getattr(error, field)) for field in ("waited", "remaining")}

@@ -134,7 +134,7 @@ impl Agent {
     fn described(&self, error: &Error) -> Value {
         let nodes = error.nodes().iter().map(|node| {
             let state = node.state.as_str();
-            json!({"state": state, "error": node.error})
+            json!({"url": node.url, "state": state, "error": node.error})
         });
         json!({
             "ok": false,

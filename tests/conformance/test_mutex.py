@@ -225,9 +225,11 @@ def test_min_hold_keeps_the_key_without_a_holder(world: World) -> None:
 def test_unreachable_nodes_are_unavailable(world: World) -> None:
     client = world.client(nodes=["redis://:secret@127.0.0.1:1"])
     error = client.lock(world.name).fails("acquire", "unavailable", wait_ms=0)
-    assert [node["state"] for node in error["nodes"]] == ["fault"]
-    assert error["nodes"][0]["error"]
-    assert "redis://127.0.0.1:1" in error["message"]
+    assert error["resource"] == f"lock:{world.name}"
+    (node,) = error["nodes"]
+    assert (node["url"], node["state"]) == ("redis://127.0.0.1:1", "fault")
+    assert f"{node['url']}: {node['error']}" in error["message"]
+    assert "Connection refused" in node["error"]
     assert "secret" not in str(error)
 
 
