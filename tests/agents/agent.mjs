@@ -130,11 +130,12 @@ const commands = {
       limit,
       label,
       remaining_ms: remaining,
-      nodes: nodes.map(({ key, state, token, label }) => ({
+      nodes: nodes.map(({ key, state, token, label, error }) => ({
         key,
         state,
         token,
         label,
+        error,
       })),
     };
   },
@@ -152,6 +153,9 @@ const commands = {
       .sort(),
   }),
   release_all: async (command) => ({ released: await clientOf(command).releaseAll() }),
+  shutdown: async (command) => ({
+    released: await clientOf(command).shutdown(command.timeout_ms),
+  }),
   stats: async (command) => {
     const { timeWaited, timeHeld, ...counts } = clientOf(command).stats();
     const named = Object.entries(counts).map(([name, count]) => [snake(name), count]);

@@ -158,7 +158,7 @@ class Agent:
     async def inspect(self, command: Reply) -> Reply:
         found = await result(self.lock(command).inspect())
         nodes = [
-            {field: getattr(node, field) for field in ("key", "state", "token", "label")}
+            {field: getattr(node, field) for field in ("key", "state", "token", "label", "error")}
             for node in found.nodes
         ]
         fields = {
@@ -179,6 +179,10 @@ class Agent:
 
     async def release_all(self, command: Reply) -> Reply:
         return {"released": await result(self.client_of(command).release_all())}
+
+    async def shutdown(self, command: Reply) -> Reply:
+        ended = self.client_of(command).shutdown(command["timeout_ms"] / 1000)
+        return {"released": await result(ended)}
 
     async def stats(self, command: Reply) -> Reply:
         stats = self.client_of(command).stats()

@@ -107,6 +107,7 @@ impl Clients {
     }
 
     pub(crate) async fn run(&self, verb: &str, command: &Value) -> Result<Value, Error> {
+        let timeout = || Duration::from_millis(command["timeout_ms"].as_u64().expect("timeout_ms"));
         Ok(match verb {
             "client" => {
                 let key = command["client"].as_str().expect("a client").to_owned();
@@ -129,10 +130,8 @@ impl Clients {
             }
             "release_all" => json!({"released": self.client(command).release_all().await?}),
             "stats" => stats(&self.client(command)),
-            "ping" => {
-                let timeout = Duration::from_millis(command["timeout_ms"].as_u64().unwrap());
-                pinged(&self.client(command), timeout).await?
-            }
+            "shutdown" => json!({"released": self.client(command).shutdown(timeout()).await?}),
+            "ping" => pinged(&self.client(command), timeout()).await?,
             "close" => {
                 self.client(command).close();
                 json!({})
@@ -228,7 +227,8 @@ fn names(command: &Value) -> Vec<String> {
 async fn inspected(lock: &Lock) -> Result<Value, Error> {
     let found = lock.inspect().await?;
     let nodes = found.nodes.iter().map(|node| {
-        json!({"key": node.key, "state": node.state.as_str(), "token": node.token, "label": node.label})
+        let (state, token) = (node.state.as_str(), &node.token);
+        json!({"key": node.key, "state": state, "token": token, "label": node.label, "error": node.error})
     });
     Ok(json!({
         "held": found.held,

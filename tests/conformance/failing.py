@@ -17,6 +17,10 @@ def started(stack: ExitStack, *options: str) -> Server:
     return stack.enter_context(Server(*options))
 
 
+def closed_port() -> str:
+    return f"redis://127.0.0.1:{free_port()}"
+
+
 def protected(stack: ExitStack) -> Server:
     server = started(stack)
     server.client.config_set("requirepass", "s3cret-word")

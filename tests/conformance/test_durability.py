@@ -96,6 +96,7 @@ def test_a_restarted_node_says_when_it_votes(timed: World, five: list[Server]) -
     assert len(young) >= 3
     found = lock.do("inspect")
     assert {node["state"] for node in found["nodes"]} == {"free"}
+    assert all("grants new leases in" in node["error"] for node in found["nodes"])
     too_long = client.lock("job", ttl_ms=601_000).mistake()
     assert "restart" in too_long
 

@@ -207,9 +207,11 @@ def test_close_ends_leases_and_waits_and_keeps_the_keys(world: World) -> None:
 def test_min_hold_keeps_the_key_without_a_holder(world: World) -> None:
     lock, theirs = world.one.lock(world.name, min_hold_ms=TTL // 2), world.two.lock(world.name)
     lease = lock.acquire()
+    attached = theirs.attach(lease.token)
     lease.extend(TTL * 2)
     lease.release()
     assert not lease.held
+    attached.is_lost("missing", "quorum")
     assert "it was released, but its key stays for" in theirs.refusal()
     found = theirs.do("inspect")
     assert not found["held"]
@@ -218,6 +220,7 @@ def test_min_hold_keeps_the_key_without_a_holder(world: World) -> None:
     assert len(kept) > len(found["nodes"]) / 2
     assert {node["token"] for node in kept} == {lease.token[:8]}
     theirs.fails("attach", "lost", token=lease.token)
+    assert "released" in theirs.fails("attach", "invalid", token=f"kept:{lease.token}")["message"]
     assert theirs.do("force_release")["deleted"]
     theirs.acquire().release()
 
@@ -231,6 +234,19 @@ def test_unreachable_nodes_are_unavailable(world: World) -> None:
     assert f"{node['url']}: {node['error']}" in error["message"]
     assert "Connection refused" in node["error"]
     assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize("verb", ["acquire", "try"])
+def test_a_script_flush_has_no_effect(on_servers: World, verb: str) -> None:
+    lock = on_servers.one.lock(on_servers.name)
+    for _ in range(2):
+        on_servers.command("SCRIPT", "FLUSH")
+        lease = lock.start(verb).lease()
+        on_servers.command("SCRIPT", "FLUSH")
+        lease.extend(TTL * 2)
+        on_servers.command("SCRIPT", "FLUSH")
+        lease.release()
+        assert on_servers.command("EXISTS", lease.keys[0]) == [0]
 
 
 def test_stats_count_every_outcome(world: World) -> None:

@@ -1,5 +1,7 @@
 """What happens as time passes, and the failures that a test client simulates, on a clock that the test advances."""
 
+import pytest
+
 from tests.waiting import eventually
 
 from .conftest import World
@@ -22,6 +24,7 @@ def test_a_lease_without_renewal_expires(timed: World) -> None:
     lease = client.lock("job", renew=False).acquire()
     client.do("advance", ms=TTL // 2)
     assert lease.held
+    assert lease.remaining_ms <= TTL / 2
     client.lock("job").is_refused()
     client.do("advance", ms=TTL)
     lease.is_lost("expired")
@@ -33,6 +36,17 @@ def test_a_lease_without_renewal_expires(timed: World) -> None:
     client.lock("job").is_refused()
 
 
+def test_a_detached_lease_is_not_renewed(timed: World) -> None:
+    client = timed.one
+    lease = client.lock("job").acquire()
+    assert lease.do("detach")["held"]
+    assert client.do("list_leases")["tokens"] == []
+    client.lock("job").is_refused()
+    client.do("advance", ms=TTL)
+    client.lock("job").acquire().release()
+    assert not any(client.do("stats")["lost"].values())
+
+
 def test_an_extension_sets_the_ttl_of_renewals(timed: World) -> None:
     client = timed.one
     lease = client.lock("job", ttl_ms=TTL).acquire()
@@ -42,9 +56,11 @@ def test_an_extension_sets_the_ttl_of_renewals(timed: World) -> None:
     assert lease.remaining_ms > TTL * 2
 
 
-def test_max_hold_ends_a_renewed_lease(timed: World) -> None:
+@pytest.mark.parametrize("attached", [False, True])
+def test_max_hold_ends_a_renewed_lease(timed: World, attached: bool) -> None:
     client = timed.one
-    lease = client.lock("job", max_hold_ms=TTL * 3).acquire()
+    lock = client.lock("job", max_hold_ms=TTL * 3)
+    lease = lock.attach(client.hold("job").token) if attached else lock.acquire()
     client.do("advance", ms=TTL * 3 - 1000)
     assert lease.held
     client.do("advance", ms=1000)
@@ -96,12 +112,17 @@ def test_a_waiting_caller_acquires_an_expired_lock(timed: World) -> None:
 
 
 def test_hold_is_another_holder(timed: World) -> None:
-    client = timed.one
+    client = timed.client(nodes=["memory://"], key_prefix="app:")
     theirs = client.hold("job")
-    client.lock("job").is_refused()
-    timed.two.lock("job").is_refused()
+    assert theirs.keys == ["app:job"]
+    lock = client.lock("job")
+    lock.is_refused()
+    assert "it is already held, and expires in" in lock.refusal()
+    waiting = lock.start()
     theirs.release()
-    client.lock("job").acquire()
+    lease = waiting.lease()
+    lock.fails("hold", "timeout")
+    assert lease.held
 
 
 def test_lose_takes_the_lock_from_its_holder(timed: World) -> None:
@@ -114,16 +135,21 @@ def test_lose_takes_the_lock_from_its_holder(timed: World) -> None:
 
 def test_a_failed_node_is_unavailable_until_it_recovers(timed: World) -> None:
     client = timed.one
+    lock, held = client.lock("job"), client.lock("held")
+    lease = held.acquire()
     client.do("fail")
-    error = client.lock("job").fails("acquire", "unavailable", wait_ms=0)
-    assert [node["state"] for node in error["nodes"]] == ["fault"]
-    client.lock("job").fails("inspect", "unavailable")
+    for verb in ("acquire", "try", "inspect", "force_release", "hold"):
+        error = lock.fails(verb, "unavailable", wait_ms=0)
+        assert error["nodes"] == [{"state": "fault", "error": "a test has this node fail"}]
+    lease.fails("extend", "unavailable", ttl_ms=TTL)
     client.do("recover")
-    lease = client.lock("job").acquire()
+    held.is_refused()
+    lease.extend(TTL)
     client.do("fail")
     client.do("advance", ms=TTL)
     lease.is_lost("expired")
     client.do("recover")
+    held.acquire(wait_ms=TTL)
 
 
 def test_a_test_client_has_its_own_node(timed: World) -> None:

@@ -77,6 +77,8 @@ def test_lease_is_restored_on_single_nodes(five: list[Server], name: str) -> Non
             server.command("DEL", f"lock:{name}")
         everywhere(five, name, token)
         assert holder.must("held")["held"]
+        holder.must("release")
+        eventually(lambda: not any(server.get(f"lock:{name}") for server in five))
 
 
 @COUNTS
@@ -99,7 +101,8 @@ def test_lost_reply_locks_no_caller_out(
             proxy.drop_replies = False
             proxy.reset()
         # Shorter than the TTL of the lost grants.
-        agent.must("acquire", name=name, ttl_ms=60_000, wait_ms=20_000)
+        taken = agent.must("acquire", name=name, ttl_ms=60_000, wait_ms=20_000)
+        assert taken["remaining_ms"] > 50_000, "validity counts from its own round"
         agent.must("release")
 
 

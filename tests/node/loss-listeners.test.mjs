@@ -6,7 +6,7 @@ import diagnostics from "node:diagnostics_channel";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { Redlock } from "redlock-native";
+import { Lease, Redlock } from "redlock-native";
 import { block, eventually, laterLoss, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
@@ -21,6 +21,7 @@ async function heldLease() {
 
 test("leases() returns the same objects as acquire, new and old", async () => {
   const { redlock, name, lease } = await heldLease();
+  assert.ok(lease instanceof Lease && Number.isInteger(lease.remaining));
   // Its line is known once it is not new any more.
   const refused = () => redlock.lock(name).acquire({ wait: 0 });
   await eventually(() =>

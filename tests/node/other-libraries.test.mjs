@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redlock } from "redlock-native";
 import { Server, serverForSuite, uniqueName } from "./helper.mjs";
-import { slow, test } from "./testing.mjs";
+import { slow } from "./testing.mjs";
 
 const shared = serverForSuite();
 
@@ -23,21 +23,6 @@ slow("the server is frozen for real time", "a missed renewal is retried", async 
   } finally {
     await server.stop();
   }
-});
-
-test("a script flush has no visible effect", async () => {
-  const { server } = shared;
-  const redlock = new Redlock(server.url);
-  for (const verb of ["acquire", "tryAcquire", "acquire"]) {
-    await server.cli("SCRIPT", "FLUSH");
-    const lease = await redlock.lock(uniqueName())[verb]();
-    await server.cli("SCRIPT", "FLUSH");
-    await lease.extend(20_000);
-    await server.cli("SCRIPT", "FLUSH");
-    await lease.release();
-    assert.equal((await server.cli("EXISTS", lease.key)).trim(), "0");
-  }
-  redlock.close();
 });
 
 slow("it counts commands over real time", "renewal sends a few commands per ttl", async () => {

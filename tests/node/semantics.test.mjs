@@ -1,9 +1,8 @@
 // Rules that differ from other lock libraries. The table with that title in tests/README.md lists them with their
 // tests.
 import assert from "node:assert/strict";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { configure, lock as lockOfDefaultClient, Redlock } from "redlock-native";
-import { assertNotConnected, eventually, serverForSuite, uniqueName } from "./helper.mjs";
+import { assertNotConnected, eventually, serverForSuite, uniqueName, waiting } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
 
 const shared = serverForSuite();
@@ -29,20 +28,14 @@ test("a lock created before configure uses the client configured later", async (
 
 for (const [kind, url] of Object.entries(NODE_URLS)) {
   describe(kind, () => {
-    test("many callers can use one Lock at once", async () => {
-      const lock = new Redlock(url()).lock(uniqueName());
-      let [inside, maxInside, entered] = [0, 0, 0];
-      const work = () =>
-        lock.using(async () => {
-          inside += 1;
-          maxInside = Math.max(maxInside, inside);
-          entered += 1;
-          await nextTurn();
-          inside -= 1;
-        });
-      await Promise.all(Array.from({ length: 20 }, work));
-      assert.equal(maxInside, 1, `two holders: ${maxInside} bodies ran at once`);
-      assert.equal(entered, 20);
+    test("acquire({ wait }) overrides the wait of the lock", async () => {
+      const redlock = new Redlock(url());
+      const lock = redlock.lock(uniqueName(), { wait: 0 });
+      const first = await lock.acquire();
+      const second = lock.acquire({ wait: Number.POSITIVE_INFINITY });
+      await waiting(redlock);
+      await first.release();
+      await (await second).release();
     });
 
     test("the end of a scope that lost its lease keeps the next holder's lock", async () => {

@@ -42,6 +42,16 @@ test("an acquire works while the program replaces the timers of Node.js", async 
   assert.equal((await run(process.execPath, words, { cwd })).stdout, "true\n");
 });
 
+test("a server that may evict keys causes a warning", async () => {
+  const server = await Server.start(["--maxmemory-policy", "allkeys-lru"]);
+  const redlock = new Redlock(server.url);
+  await redlock.using(uniqueName(), () => undefined);
+  const about = () => heard.map(({ message }) => message).filter((it) => it.includes(server.shown));
+  await eventually(() => assert.match(about().join(), /noeviction.*allkeys-lru/));
+  redlock.close();
+  await server.stop();
+});
+
 describe("onWarning", () => {
   test("receives a warning instead of the process", async (context) => {
     const emitted = context.mock.method(process, "emitWarning", () => undefined);

@@ -2,9 +2,7 @@
 
 import asyncio
 import gc
-import logging
 import threading
-from collections.abc import Callable
 from typing import Any, Literal
 from warnings import catch_warnings, simplefilter
 
@@ -113,43 +111,3 @@ def test_on_lost_runs_on_the_loop(client: redlock.Redlock, name: str) -> None:
         assert thread is threading.current_thread()
 
     asyncio.run(main())
-
-
-def test_loss_is_logged_as_a_warning(
-    client: redlock.Redlock,
-    name: str,
-    caplog: pytest.LogCaptureFixture,
-    call: Callable[..., Any],
-) -> None:
-    caplog.set_level(logging.DEBUG, "redlock")
-    lease = call(client.lock(name), "acquire")
-    call(client, "force_release", name)
-    eventually(lambda: not lease.held)
-    with pytest.raises(redlock.LockLost):
-        call(lease, "release")
-
-    def losses() -> list[logging.LogRecord]:
-        lost = [record for record in caplog.records if record.msg.startswith("lease lost")]
-        return [record for record in lost if f"lock:{name}" in record.getMessage()]
-
-    (record,) = eventually(losses)
-    assert record.name == "redlock.lease"
-    assert record.levelno == logging.WARNING
-    assert "missing" in record.getMessage()
-
-
-def test_expiry_is_logged(
-    client: redlock.Redlock,
-    name: str,
-    caplog: pytest.LogCaptureFixture,
-    call: Callable[..., Any],
-) -> None:
-    lease = call(client.lock(name, ttl=0.1, renew=False), "acquire")
-
-    def said() -> str:
-        text = " ".join(record.getMessage() for record in caplog.records)
-        return text if "expired" in text else ""
-
-    assert f"lock:{name}" in eventually(said)
-    with pytest.raises(redlock.LockLost):
-        call(lease, "release")

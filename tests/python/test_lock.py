@@ -1,35 +1,13 @@
-"""The methods of locks, leases and clients: each once, sync and async, over memory:// and over a server."""
+"""What only Python has of locks and leases: cancelled futures, redis-py beside it, attributes and representations."""
 
 import asyncio
 import re
-from collections.abc import Callable
 from typing import Any
 
 import redlock
 
 from tests.servers import Server
 from tests.waiting import eventually
-
-Call = Callable[..., Any]
-
-
-def test_detach_ends_the_lease_and_keeps_the_key(
-    redis_server: Server, name: str, call: Call
-) -> None:
-    with redlock.Redlock(redis_server.url) as client:
-        with call(client.lock(name, ttl=2), "acquire") as lease:
-            notified: list[redlock.LockLost] = []
-            lease.on_lost(notified.append)
-            assert lease.detach()
-            assert not lease.held
-            assert not lease.detach()
-            assert repr(lease).endswith("detached>")
-        call(lease, "release")
-        assert redis_server.client.get(lease.key) == lease.token
-        assert client.leases() == []
-        # It is not renewed any more, and its end is not a loss.
-        call(client.lock(name, wait=5), "acquire").release()
-        assert notified == []
 
 
 def test_cancelled_attach_does_not_affect_the_lease(
@@ -53,18 +31,6 @@ def test_cancelled_attach_does_not_affect_the_lease(
     asyncio.run(main())
     lease.extend()
     lease.release()
-
-
-def test_leases_lists_held_leases_and_release_all_ends_them(
-    client: redlock.Redlock, name: str, call: Call
-) -> None:
-    kept = [call(client.lock(f"{name}-{number}"), "acquire") for number in range(3)]
-    assert set(client.leases()) == set(kept)
-    call(kept[0], "release")
-    assert set(client.leases()) == set(kept[1:])
-    assert call(client, "release_all") == 2
-    assert client.leases() == []
-    assert not any(lease.held for lease in kept)
 
 
 def test_redis_py_and_redlock_exclude_each_other(

@@ -36,21 +36,6 @@ def test_another_thread_can_extend_and_release(
     call(again, "release")
 
 
-@pytest.mark.parametrize("verb", ["acquire", "try_acquire"])
-def test_script_flush_has_no_effect(
-    redis_client: redlock.Redlock, redis_server: Server, name: str, call: Call, verb: str
-) -> None:
-    lock = redis_client.lock(name)
-    for _ in range(2):
-        redis_server.client.script_flush()
-        lease = call(lock, verb)
-        redis_server.client.script_flush()
-        call(lease, "extend", 20)
-        redis_server.client.script_flush()
-        call(lease, "release")
-        assert not redis_server.client.exists(lease.key)
-
-
 def test_a_body_does_not_run_without_the_lock(client: redlock.Redlock, name: str) -> None:
     ran = False
 

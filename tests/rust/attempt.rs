@@ -42,14 +42,6 @@ async fn names_and_preserves_a_key_of_another_type() {
 }
 
 #[tokio::test]
-async fn reports_an_error_of_set_to_the_caller() {
-    let server = Server::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
-    let error = client([&server]).lock("job").wait(millis(100)).acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(names(&error, "OOM"), "{error}");
-}
-
-#[tokio::test]
 async fn full_server_refuses_acquires_but_releases() {
     let server = Server::start();
     let redlock = client([&server]);
@@ -61,14 +53,6 @@ async fn full_server_refuses_acquires_but_releases() {
     lease.extend(millis(30_000)).await.unwrap();
     lease.release().await.unwrap();
     assert_eq!(server.ask("EXISTS lock:held"), ":0");
-}
-
-#[tokio::test]
-async fn push_notifies_the_holder_of_a_loss() {
-    let server = Server::start();
-    let lease = client([&server]).lock("job").acquire().await.unwrap();
-    server.ask("DEL lock:job");
-    tokio::time::timeout(millis(3000), lease.lost()).await.expect("notified long before a renewal");
 }
 
 /// A caller that gives up between the two questions sends no second one, because its delete would arrive before it.

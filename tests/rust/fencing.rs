@@ -50,8 +50,6 @@ async fn tokens_increase_with_clocks_hours_apart() {
     assert_tokens_increase(vec![skewed(&one, 0), skewed(&one, 7), skewed(&one, -7)], 60).await;
     let five = servers(5);
     assert_tokens_increase(vec![skewed(&five, -3), skewed(&five, 0), skewed(&five, 9)], 60).await;
-    let memory = || Redlock::builder(["memory://fence"]).build().unwrap();
-    assert_tokens_increase(vec![memory(), memory()], 20).await;
 }
 
 #[tokio::test]

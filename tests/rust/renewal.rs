@@ -16,16 +16,6 @@ fn memory() -> Redlock {
     Redlock::builder([format!("memory://keeping-{name}")]).build().unwrap()
 }
 
-#[tokio::test]
-async fn unconfirmed_extension_keeps_the_ttl() {
-    let mut server = Server::start();
-    let redlock = client([&server]);
-    let lease = redlock.lock("job").ttl(millis(20_000)).acquire().await.unwrap();
-    server.kill();
-    assert_eq!(lease.extend(millis(300)).await.unwrap_err().kind(), ErrorKind::Unavailable);
-    assert_eq!(lease.ttl(), millis(20_000));
-}
-
 /// The reply to the check is late. A lease that is not renewed would otherwise count as held until its TTL ends.
 #[tokio::test]
 async fn check_without_a_result_is_repeated() {
@@ -64,18 +54,6 @@ async fn refuses_times_beyond_ten_years() {
     invalid(builder().restart_guard(Duration::MAX).build().unwrap_err());
     eventually("renewals", || redlock.stats().renewed >= 6).await;
     lease.ensure_held().unwrap();
-}
-
-#[tokio::test]
-async fn attach_respects_max_hold() {
-    let server = Server::start();
-    let (one, two) = (client([&server]), client([&server]));
-    let first = one.lock("job").ttl(Duration::from_secs(20)).acquire().await.unwrap();
-    let lock = two.lock("job").ttl(Duration::from_secs(20)).max_hold(millis(700));
-    let second = lock.attach(first.token()).await.unwrap();
-    let error = tokio::time::timeout(Duration::from_secs(5), second.lost()).await.unwrap();
-    assert_eq!(error.reason(), Some("max_hold"));
-    second.into_handle().detach();
 }
 
 #[tokio::test]
