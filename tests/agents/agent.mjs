@@ -1,6 +1,6 @@
 // A lock holder in Node.js that reads one JSON command per line on stdin and writes one JSON reply per line on stdout.
 // README.md describes the protocol.
-import { once } from "node:events";
+import { EventEmitter, on, once } from "node:events";
 import { createInterface } from "node:readline";
 import { inspect } from "node:util";
 import { LockError, Redlock } from "redlock-native";
@@ -10,6 +10,8 @@ const [nodes, restartGuard] = process.argv.slice(2);
 let shared = nodes.split(" ");
 const clients = new Map();
 const leases = new Map();
+// By lease: the candidate of a run, the function that ends its body, and what happened to it.
+const [leaders, ends, events] = [new Map(), new Map(), new Map()];
 
 // The clock of Node.js does not count suspend. Its offset to the clock that does is constant while the machine is not
 // suspended.
@@ -88,6 +90,34 @@ const keep = (acquired, { lease = "lease" }) => {
   const at = now();
   leases.set(lease, acquired);
   return { at, token: acquired.token, keys: acquired.keys, ...state(acquired) };
+};
+
+const leaderOf = (command) => {
+  const { name, ttl_ms, max_hold_ms, label, fencing } = command;
+  const options = given({ ttl: ttl_ms, maxHold: max_hold_ms, label, fencing });
+  return clientOf(command).leader(name, options);
+};
+
+const nextEvent = async ({ lease }) => (await events.get(lease).next()).value[0];
+
+/** Runs a body that waits for `end`, and returns what happens first. */
+const start = (command, runner) => {
+  const happened = new EventEmitter();
+  events.set(command.lease, on(happened, "event"));
+  const body = async (lease) => {
+    const how = await new Promise((end) => {
+      lease.onLost(() => end("returns"));
+      ends.set(command.lease, end);
+      happened.emit("event", { begun: true, ...keep(lease, command) });
+    });
+    if (how === "fails") clientOf(command).lock("");
+  };
+  const ran = async () => {
+    const result = await runner.run(body);
+    return { begun: false, ran: result?.ran ?? true };
+  };
+  replyOf(ran).then((reply) => happened.emit("event", reply));
+  return nextEvent(command);
 };
 
 const commands = {
@@ -172,6 +202,24 @@ const commands = {
     }));
     return { ready, ready_in_ms: readyIn, nodes: reports };
   },
+  once: async (command) => {
+    const { name, ttl_ms, label, remember_ms, wait_ms } = command;
+    const options = given({ ttl: ttl_ms, label, remember: remember_ms, wait: wait_ms });
+    return await start(command, clientOf(command).once(name, options));
+  },
+  lead: async (command) => {
+    leaders.set(command.lease, leaderOf(command));
+    return await start(command, leaders.get(command.lease));
+  },
+  leader: async (command) => {
+    const leader = leaders.get(command.lease) ?? leaderOf(command);
+    return { leads: leader.isLeading, current: await leader.current() };
+  },
+  next: nextEvent,
+  end: (command) => {
+    ends.get(command.lease)(command.how);
+    return nextEvent(command);
+  },
   close: async (command) => {
     clientOf(command).close();
     return {};
@@ -204,9 +252,10 @@ const commands = {
   },
 };
 
-const run = async (command) => {
+/** Returns the result of a function, or the error that it throws, as a reply. */
+const replyOf = async (call) => {
   try {
-    const reply = await commands[command.do](command);
+    const reply = await call();
     return { ok: true, at: now(), ...reply };
   } catch (error) {
     if (!(error instanceof LockError)) throw error;
@@ -230,6 +279,6 @@ say({ ready: true, pid: process.pid });
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
   if (command.do === "quit") break;
-  run(command).then((reply) => say({ ...reply, id: command.id }));
+  replyOf(() => commands[command.do](command)).then((reply) => say({ ...reply, id: command.id }));
 }
 process.exit(0);

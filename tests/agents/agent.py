@@ -9,10 +9,12 @@ import inspect
 import json
 import os
 import pickle
+import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import redlock
@@ -57,12 +59,31 @@ async def result(value: Any) -> Any:  # noqa: ANN401  (the value of any call)
     return await value if inspect.isawaitable(value) else value
 
 
+def complete(coroutine: Coroutine[Any, Any, Reply | None]) -> Reply | None:
+    """Runs a coroutine whose calls block."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise AssertionError("a call did not block")
+
+
+def settle(future: "concurrent.futures.Future[Any]", value: object) -> None:
+    with suppress(concurrent.futures.InvalidStateError):
+        future.set_result(value)
+
+
 class Agent:
     def __init__(self, nodes: list[str], guard: float, is_async: bool) -> None:
         self.nodes, self.guard, self.is_async = nodes, guard, is_async
         self.replicas = int(os.environ.get("MIN_REPLICAS", "0"))
         self.clients: dict[str, Any] = {}
         self.leases: dict[str, Any] = {}
+        #: By lease: the candidate of a run, its body's end, its task, and what happened to it.
+        self.leaders: dict[str, Any] = {}
+        self.ends: dict[str, concurrent.futures.Future[str]] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.events: dict[str, Any] = {}
 
     def new_client(self, nodes: list[str], options: Reply) -> Any:  # noqa: ANN401  (in either form)
         if nodes == ["memory://"]:
@@ -234,22 +255,80 @@ class Agent:
     async def lost(self, command: Reply) -> Reply:
         lease, timeout = self.lease_of(command), command["timeout_ms"] / 1000
         told = concurrent.futures.Future[Reply]()
-        lease.on_lost(lambda error: told.set_result({"at": now(), "reason": error.reason}))
+        lease.on_lost(lambda error: settle(told, {"at": now(), "reason": error.reason}))
         try:
-            if self.is_async:
-                word = await asyncio.wait_for(asyncio.wrap_future(told), timeout)
-            else:
-                word = told.result(timeout)
+            word: Reply = await self.settled(told, timeout)
         except TimeoutError:
             return {"ok": False, "code": "timeout", "message": "not lost"}
         assert not lease.held
         return word
 
+    async def settled(
+        self, future: "concurrent.futures.Future[Any]", timeout: float | None = None
+    ) -> Any:  # noqa: ANN401  (the result of any future)
+        if self.is_async:
+            return await asyncio.wait_for(asyncio.wrap_future(future), timeout)
+        return future.result(timeout)
+
+    async def once(self, command: Reply) -> Reply:
+        options = options_in(command, OF_LOCK, (*LOCK_DURATIONS, "remember", "wait"))
+        return await self.start(command, self.client_of(command).once(command["name"], **options))
+
+    async def lead(self, command: Reply) -> Reply:
+        leader = self.leaders[command["lease"]] = self.leader_of(command)
+        return await self.start(command, leader)
+
+    def leader_of(self, command: Reply) -> Any:  # noqa: ANN401  (in either form)
+        options = options_in(command, OF_LOCK, LOCK_DURATIONS)
+        return self.client_of(command).leader(command["name"], **options)
+
+    async def leader(self, command: Reply) -> Reply:
+        leader = self.leaders.get(command["lease"]) or self.leader_of(command)
+        return {"leads": leader.is_leading, "current": await result(leader.current())}
+
+    async def start(self, command: Reply, runner: Any) -> Reply:  # noqa: ANN401  (in either form)
+        """Runs a body that waits for `end`, and returns what happens first."""
+        key = command["lease"]
+        events = self.events[key] = asyncio.Queue() if self.is_async else queue.Queue()
+
+        async def body(*leases: Any) -> None:  # noqa: ANN401  (in either form)
+            end = self.ends[key] = concurrent.futures.Future()
+            for lease in leases:
+                lease.on_lost(lambda _: settle(end, "returns"))
+            events.put_nowait({"begun": True, **(self.keep(command, *leases) if leases else {})})
+            if await self.settled(end) == "fails":
+                self.client_of(command).lock("")
+
+        async def ran() -> Reply:
+            form = body if self.is_async else lambda *leases: complete(body(*leases))
+            value = await result(runner.run(form))
+            return {"begun": False, "ran": value[0] if value else True}
+
+        async def run() -> None:
+            events.put_nowait(await self.reply(ran()))
+
+        if self.is_async:
+            self.tasks[key] = asyncio.create_task(run())
+        else:
+            threading.Thread(target=complete, args=(run(),), daemon=True).start()
+        return await self.next(command)
+
+    async def next(self, command: Reply) -> Reply:
+        event: Reply = await result(self.events[command["lease"]].get())
+        return event
+
+    async def end(self, command: Reply) -> Reply:
+        settle(self.ends[command["lease"]], command["how"])
+        return await self.next(command)
+
     async def run(self, command: Reply) -> Reply:
         do = str(command["do"])
         verb = getattr(self, "try_" if do == "try" else do)
+        return {**await self.reply(verb(command)), "id": command.get("id")}
+
+    async def reply(self, running: Awaitable[Reply]) -> Reply:
         try:
-            reply = await verb(command)
+            reply = await running
         except redlock.LockError as error:
             fields = ("url", "state", "error")
             nodes = [{field: getattr(node, field) for field in fields} for node in error.nodes]
@@ -258,7 +337,7 @@ class Agent:
             reply |= {f"{field}_ms": ms(getattr(error, field)) for field in ("waited", "remaining")}
             reply["shown"] = f"{error!r} {vars(error)} {error.nodes} {self.clients}"
             reply["shown"] += str(pickle.dumps(error))
-        return {"ok": True, "at": now(), **reply, "id": command.get("id")}
+        return {"ok": True, "at": now(), **reply}
 
 
 WRITING = threading.Lock()
@@ -267,14 +346,6 @@ WRITING = threading.Lock()
 def say(reply: Reply) -> None:
     with WRITING:
         print(json.dumps(reply), flush=True)
-
-
-def complete(coroutine: Coroutine[Any, Any, Reply]) -> None:
-    """Runs a command whose calls block."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        say(end.value)
 
 
 def read_commands(begin: Callable[[Reply], object]) -> None:
@@ -310,7 +381,7 @@ def main() -> None:
         run = agent.run
         read_commands(
             lambda command: threading.Thread(
-                target=complete, args=(run(command),), daemon=True
+                target=lambda: say(complete(run(command)) or {}), daemon=True
             ).start()
         )
 

@@ -3,6 +3,7 @@
 
 mod candidate;
 mod clients;
+mod runs;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ fn main() {
     let agent = Rc::new(Agent {
         clients: Clients::new(&nodes, Duration::from_millis(guard)),
         leases: RefCell::default(),
+        runs: runs::Runs::default(),
     });
     print_reply(&json!({"ready": true, "pid": std::process::id()}));
     let mut commands = read_commands();
@@ -61,18 +63,20 @@ fn read_commands() -> mpsc::UnboundedReceiver<Value> {
 struct Agent {
     clients: Clients,
     leases: RefCell<HashMap<String, LeaseHandle>>,
+    runs: runs::Runs,
 }
 
 type Reply = Result<Value, Error>;
 
 impl Agent {
-    async fn run(&self, command: &Value) -> Value {
+    async fn run(self: &Rc<Self>, command: &Value) -> Value {
         let verb = command["do"].as_str().expect("a command");
         let reply = match verb {
             "acquire" | "try" | "attach" | "hold" => self.begin(verb, command).await,
             "extend" | "release" | "detach" | "held" | "ensure_held" | "fencing_token" | "lost" => {
                 self.of_lease(verb, command).await
             }
+            "once" | "lead" | "leader" | "next" | "end" => self.of_run(verb, command).await,
             "lose" | "advance" | "jump" | "fail" | "recover" => {
                 self.clients.of_test(verb, command).await
             }
@@ -101,15 +105,18 @@ impl Agent {
             }
             _ => self.clients.hold(command).await?,
         };
-        let at = now();
         // The end of a lease is a command, so dropping it must not release it.
-        let lease = lease.into_handle();
+        Ok(self.keep(command, lease.into_handle()))
+    }
+
+    fn keep(&self, command: &Value, lease: LeaseHandle) -> Value {
+        let at = now();
         let mut reply = state(&lease);
         reply["at"] = json!(at);
         reply["token"] = json!(lease.token());
         reply["keys"] = json!(lease.keys());
         self.leases.borrow_mut().insert(lease_of(command), lease);
-        Ok(reply)
+        reply
     }
 
     async fn of_lease(&self, verb: &str, command: &Value) -> Reply {

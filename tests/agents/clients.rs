@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use redlock::testing::TestRedlock;
-use redlock::{Builder, Error, Lease, Lock, Redlock, TlsOptions};
+use redlock::{Builder, Error, Leader, Lease, Lock, Once, Redlock, TlsOptions};
 use serde_json::{Value, json};
 
 use super::millis;
@@ -103,6 +103,33 @@ impl Clients {
         lock.fencing(command["fencing"].as_bool().unwrap_or_default())
             .renew(command["renew"].as_bool().unwrap_or(true))
             .min_hold(duration("min_hold_ms").unwrap_or_default())
+            .max_hold(duration("max_hold_ms"))
+    }
+
+    pub(crate) fn once(&self, command: &Value) -> Once {
+        let duration = |field: &str| command[field].as_u64().map(Duration::from_millis);
+        let remember = duration("remember_ms").expect("remember_ms");
+        let mut once = self.client(command).once(names(command), remember);
+        if let Some(ttl) = duration("ttl_ms") {
+            once = once.ttl(ttl);
+        }
+        if let Some(label) = command["label"].as_str() {
+            once = once.label(label);
+        }
+        once.wait(duration("wait_ms").unwrap_or_default())
+    }
+
+    pub(crate) fn leader(&self, command: &Value) -> Leader {
+        let duration = |field: &str| command[field].as_u64().map(Duration::from_millis);
+        let mut leader = self.client(command).leader(names(command));
+        if let Some(ttl) = duration("ttl_ms") {
+            leader = leader.ttl(ttl);
+        }
+        if let Some(label) = command["label"].as_str() {
+            leader = leader.label(label);
+        }
+        leader
+            .fencing(command["fencing"].as_bool().unwrap_or_default())
             .max_hold(duration("max_hold_ms"))
     }
 

@@ -1,8 +1,9 @@
 """Clients, locks and leases in the process of an agent. A test reads the same for every language."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tests.cross.agents import Agent, Reply
+from tests.waiting import eventually
 
 #: Milliseconds. Nothing that is held expires while a busy machine runs a test.
 TTL = 20_000
@@ -109,7 +110,7 @@ class Lease(Subject):
 
 
 class Acquiring(Pending):
-    """An acquire that waits."""
+    """An acquire that waits, or a run of `once` or `lead`."""
 
     def __init__(self, pending: Pending, client: Reply, lease: str) -> None:
         super().__init__(pending._agent, pending._number)
@@ -119,6 +120,32 @@ class Acquiring(Pending):
         reply = self.reply()
         assert reply["ok"], reply
         return Lease(self._agent, self._fields, reply)
+
+    def has_begun(self) -> Reply:
+        reply = self.reply()
+        assert (reply["ok"], reply.get("begun")) == (True, True), reply
+        return reply
+
+    def next(self, do: str = "next", **fields: object) -> "Acquiring":
+        """Another event of a run."""
+        pending = self._agent.begin(do, **self._fields, **fields)
+        return Acquiring(pending, self._fields, self._fields["lease"])
+
+    def end(self, how: str = "returns") -> "Acquiring":
+        """Ends the body of a run, which `returns` or `fails`."""
+        return self.next("end", how=how)
+
+
+def served(waiting: list[Acquiring]) -> Iterator[list[Lease]]:
+    """Yields the leases that waiting callers hold at the same time, and then releases them, until all are served."""
+    left = list(waiting)
+    while left:
+        granted = eventually(lambda: [each for each in left if each.is_over])
+        leases = [each.lease() for each in granted]
+        left[:] = [each for each in left if each not in granted]
+        yield leases
+        for lease in leases:
+            lease.release()
 
 
 class Lock(Subject):

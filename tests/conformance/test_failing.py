@@ -52,6 +52,7 @@ def test_every_command_reports_the_cause(
 def test_a_wrong_password_ends_an_acquire_without_a_wait(timed: World, stack: ExitStack) -> None:
     lock = timed.client(nodes=[wrongpass(stack)], unavailable_after_ms=10_000).lock("job")
     assert "WRONGPASS" in lock.fails("acquire", "unavailable", wait_ms=None)["message"]
+    assert "WRONGPASS" in lock.start("lead").reply()["message"]
 
 
 @pytest.mark.parametrize("verb", ["acquire", "try"])

@@ -110,11 +110,24 @@ def test_force_release_deletes_a_labelled_value(world: World, kept: bool) -> Non
     world.two.lock(world.name).acquire()
 
 
-def test_each_node_reports_its_holder(on_all: World) -> None:
+@pytest.mark.parametrize("step", [1, 2])
+def test_each_node_reports_its_holder(on_all: World, step: int) -> None:
     key, servers = f"lock:{on_all.name}", on_all.servers
-    for at, server in enumerate(servers):
-        server.command("SET", key, f"{at}{DIGITS[1:]}:of-{at}", "PX", 60_000)
+    labels = [None if at % step else f"of-{at}" for at in range(len(servers))]
+    for at, (server, label) in enumerate(zip(servers, labels, strict=True)):
+        value = f"{at}{DIGITS[1:]}" + (f":{label}" if label else "")
+        server.command("SET", key, value, "PX", 60_000)
     found = on_all.one.lock(on_all.name).do("inspect")
-    assert [node["label"] for node in found["nodes"]] == [f"of-{at}" for at in range(len(servers))]
+    assert [node["label"] for node in found["nodes"]] == labels
     single = len(servers) == 1
     assert (found["held"], found["label"]) == (single, "of-0" if single else None)
+
+
+def test_many_leases_with_and_without_a_label(world: World) -> None:
+    client, labels = world.client(), [{"label": "web-3"}, {}] * 20
+    locks = [client.lock(f"{world.name}-{at}", **label) for at, label in enumerate(labels)]
+    leases = [each.lease() for each in [lock.start() for lock in locks]]
+    for lease, label in zip(leases, labels, strict=True):
+        assert lease.token[32:] == (":web-3" if label else "")
+    assert len({lease.token[:32] for lease in leases}) == len(leases)
+    assert client.do("release_all")["released"] == len(leases)

@@ -7,7 +7,7 @@ import pytest
 from tests.waiting import eventually
 
 from .conftest import World
-from .remote import TTL, Lock
+from .remote import TTL, Lock, served
 
 
 def sides(world: World, **options: object) -> tuple[Lock, Lock, Lock, Lock]:
@@ -42,7 +42,11 @@ def test_writers_and_mutexes_exclude_everyone(world: World) -> None:
             other.is_refused()
         assert "a writer holds it, and expires in" in their_read.refusal()
         lease.release()
-    read.acquire()
+    read.acquire().release()
+    world.one.write(world.name, label="web-3").acquire(wait_ms=TTL)
+    assert "a writer (web-3) holds it, and expires in" in their_read.refusal()
+    # The age of an own lease.
+    assert "a writer (web-3, " in read.refusal()
 
 
 def test_a_released_side_wakes_the_other(world: World) -> None:
@@ -59,6 +63,29 @@ def test_a_released_side_wakes_the_other(world: World) -> None:
     writer.release()
     leases = [each.lease() for each in readers]
     assert all(lease.held for lease in leases)
+
+
+def test_a_crowd_is_served_and_writers_are_alone(world: World) -> None:
+    locks = [*sides(world, fencing=True) * 4, world.one.lock(world.name, fencing=True)]
+    for leases in served([lock.start() for lock in locks]):
+        # Only writers and mutexes have a fencing token.
+        assert len(leases) == 1 or not any(lease.fencing_token for lease in leases)
+    assert locks[0].do("inspect")["taken"] == 0
+
+
+def test_callers_of_one_client_read_together_and_in_order(world: World) -> None:
+    read, write, _, _ = sides(world)
+    writer = write.acquire()
+    callers = []
+    for lock in (read, read, read, write):
+        callers.append(lock.start())
+        eventually(lambda: world.one.waiting == len(callers))
+    writer.release()
+    readers = [each.lease() for each in callers[:3]]
+    assert not callers[3].is_over, "a writer beside a reader"
+    for reader in readers:
+        reader.release()
+    callers[3].lease().release()
 
 
 def test_attach_continues_both_sides(world: World) -> None:
@@ -223,6 +250,8 @@ def test_the_keys_of_both_sides(world: World) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
+        ({"side": "read", "name": ["a", "b"]}, "a read/write lock has one name (got 2)"),
+        ({"side": "write", "name": ["a", "b"]}, "a read/write lock has one name (got 2)"),
         ({"side": "read", "name": "a}b"}, "cannot have readers"),
         ({"name": "{a}:turn"}, "is reserved for the turn of another lock"),
         ({"name": "{a}:readers"}, "is reserved for the readers of another lock"),

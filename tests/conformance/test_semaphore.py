@@ -7,7 +7,7 @@ import pytest
 from tests.waiting import eventually
 
 from .conftest import World
-from .remote import TTL, Client, Lock
+from .remote import TTL, Client, Lock, served
 
 
 def test_as_many_leases_as_permits(world: World) -> None:
@@ -57,6 +57,18 @@ def test_a_freed_permit_wakes_a_waiting_caller(world: World) -> None:
     assert not waiting.is_over, "more permits than the limit"
     held[0].release()
     waiting.lease().release()
+
+
+def test_a_crowd_is_served_within_the_limit(world: World) -> None:
+    """Callers of several permits wait for all of them at once, so they cannot wait for each other."""
+    callers = [
+        client.semaphore(world.name, 3, permits=permits).start()
+        for client in (world.one, world.two)
+        for permits in (1, 2, 3) * 4
+    ]
+    for leases in served(callers):
+        assert sum(len(lease.keys) for lease in leases) <= 3
+    assert world.one.semaphore(world.name, 3).do("inspect")["taken"] == 0
 
 
 def test_a_refusal_names_the_holder_that_ends_first(world: World) -> None:
@@ -111,20 +123,27 @@ def test_one_lost_permit_loses_the_lease(on_servers: World) -> None:
     on_servers.two.semaphore(on_servers.name, 4, permits=4).acquire(wait_ms=TTL)
 
 
-def test_a_permit_of_another_type_is_taken(on_servers: World) -> None:
-    foreign = f"{{lock:{on_servers.name}}}#1"
-    on_servers.command("LPUSH", foreign, "theirs")
-    pool = on_servers.one.semaphore(on_servers.name, 3)
+def test_a_permit_of_another_type_is_taken(on_all: World) -> None:
+    foreign = f"{{lock:{on_all.name}}}#1"
+    on_all.command("LPUSH", foreign, "theirs")
+    pool = on_all.one.semaphore(on_all.name, 3)
+    found = pool.do("inspect")
+    assert (found["held"], found["taken"], found["label"]) == (False, 1, None)
+    for node in found["nodes"]:
+        state = "held" if node["key"] == foreign else "free"
+        assert (node["state"], node["token"], node["label"]) == (state, None, None)
     leases = [pool.acquire(), pool.acquire()]
     assert all(lease.keys != [foreign] for lease in leases)
     assert "all 3 permits are taken" in pool.refusal()
     found = pool.do("inspect")
     assert (found["held"], found["taken"]) == (True, 3)
-    (node,) = [node for node in found["nodes"] if node["key"] == foreign]
-    assert (node["state"], node["token"], node["label"]) == ("held", None, None)
+    assert 0 < found["remaining_ms"] <= TTL
     for lease in leases:
         lease.release()
-    assert on_servers.command("TYPE", foreign) == ["list"]
+    assert set(on_all.command("TYPE", foreign)) == {"list"}
+    # The name of a lock with such a key is wrong.
+    on_all.command("LPUSH", f"lock:{on_all.name}", "theirs")
+    on_all.one.lock(on_all.name).fails("inspect", "unsupported")
 
 
 def test_a_permit_expires(timed: World) -> None:
@@ -153,6 +172,7 @@ def test_the_keys_of_a_semaphore(world: World) -> None:
         ({"limit": 1001}, "limit must be 1 to 1000 (got 1001)"),
         ({"limit": 3, "permits": 0}, "permits must be 1 to the limit of 3 (got 0)"),
         ({"limit": 3, "permits": 4}, "permits must be 1 to the limit of 3 (got 4)"),
+        ({"name": ["a", "b"], "limit": 3}, "a semaphore has one name (got 2)"),
         ({"name": "a}b", "limit": 3}, "cannot have permits"),
         ({"name": "{a}#3"}, "is reserved for the permits of a semaphore"),
     ],

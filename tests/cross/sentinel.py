@@ -93,7 +93,7 @@ class Service:
     def _listen(self, port: int) -> None:
         with contextlib.suppress(redis.ConnectionError, OSError, ValueError):
             client = redis.Redis(port=port, decode_responses=True)
-            with client.pubsub(ignore_subscribe_messages=True) as events:
+            with client.pubsub(ignore_subscribe_messages=True) as events:  # type: ignore[no-untyped-call]
                 events.subscribe(*EVENTS)
                 for _ in events.listen():
                     self.events.append(now())

@@ -1,4 +1,4 @@
-// Read/write locks in Node.js: every way to use a side, options and mistakes. `cross/test_rwlock.py` has the guarantees.
+// Read/write locks in Node.js: every way to use a side, options and mistakes. `conformance/test_rwlock.py` has the rest.
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
 import { configure, Redlock, RwLock, rwlock } from "redlock-native";
@@ -18,44 +18,13 @@ test("scopes share the lock", async () => {
     const two = await config.read().acquire();
     assert.deepEqual([one.key, two.keys], [`lock:${name}`, [`lock:${name}`]]);
     assert.equal(await config.write().tryAcquire(), null);
-    assert.equal((await reader.inspect()).mode, "read");
     assert.equal((await reader.inspect()).nodes[0].token, undefined);
-    await two.extend(30_000);
     await two.release();
   });
-  await config.write({ ttl: 20_000, fencing: true, label: "web-3" }).using(async (lease) => {
+  await config.write({ ttl: 20_000, fencing: true }).using(async (lease) => {
     assert.ok(lease.fencingToken > 0);
-    assert.equal((await config.write().inspect()).mode, "write");
-    await assert.rejects(config.read({ wait: 0 }).acquire(), (error) => {
-      assert.equal(error.kind, "timeout");
-      assert.match(error.message, /a writer \(web-3, .*\) holds it, and expires in/);
-      return true;
-    });
   });
   assert.equal((await reader.inspect()).mode, undefined);
-});
-
-test("many waiting callers are all served, and writers are alone", async () => {
-  const client = new Redlock(shared.server.url);
-  const config = client.rwlock(uniqueName());
-  let [readers, writers, most] = [0, 0, 0];
-  const read = () =>
-    config.read().using(async () => {
-      assert.equal(writers, 0);
-      readers += 1;
-      most = Math.max(most, readers);
-      await new Promise(setImmediate);
-      readers -= 1;
-    });
-  const write = () =>
-    config.write().using(async () => {
-      assert.deepEqual([readers, writers], [0, 0]);
-      writers += 1;
-      await new Promise(setImmediate);
-      writers -= 1;
-    });
-  await Promise.all(Array.from({ length: 60 }, (_, at) => (at % 10 === 9 ? write() : read())));
-  assert.ok(most > 1, "readers never shared it");
 });
 
 test("the default client has read/write locks", async () => {
@@ -128,7 +97,6 @@ test("mistakes are refused immediately", async () => {
   const client = new Redlock("memory://");
   const config = client.rwlock("config");
   for (const [call, text] of [
-    [() => client.rwlock(["a", "b"]), "a read/write lock has one name (got 2)"],
     [() => client.rwlock(""), "a name is empty"],
     [() => client.rwlock("a", { ttl: 5_000 }), "rwlock() has no options, its sides have"],
     [() => rwlock("a", { ttl: 5_000 }), "rwlock() has no options, its sides have"],

@@ -1,4 +1,4 @@
-"""Labels of holders: what the key has, what other clients show, and the values of other programs."""
+"""Labels of holders: types, processes, pickles, and redis-py. `conformance/test_labels.py` has the rest."""
 
 import os
 import pickle
@@ -52,8 +52,10 @@ def test_true_is_the_label_of_the_process_and_false_is_none() -> None:
         assert label.startswith(re.sub("[^A-Za-z0-9._@-]", "-", socket.gethostname())[:20])
     with client.lock("job", label=False) as lease:
         assert len(lease.token) == 32
-    with client.lock("job", label="lock") as lease:
-        assert lease.token.endswith(":lock")
+    with client.lock("job", label="lock"):
+        found = client.lock("job").inspect()
+        assert "label='lock'" in repr(found)
+        assert "label='lock'" in repr(found.nodes[0])
 
 
 def test_a_forked_child_has_its_own_label() -> None:

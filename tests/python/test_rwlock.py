@@ -1,4 +1,4 @@
-"""Read/write locks in Python: how to use the sides, options and mistakes. `cross/test_rwlock.py` has the guarantees."""
+"""Read/write locks in Python: how to use the sides, options and mistakes. `conformance/test_rwlock.py` has the rest."""
 
 import asyncio
 import pickle
@@ -32,49 +32,15 @@ def test_scopes_share_the_lock(redis_server: Server, name: str) -> None:
             assert two is not None
             assert one.key == two.key == config.key
             assert config.write().try_acquire() is None
-            found = config.read().inspect()
-            assert (found.held, found.mode, found.nodes[0].token) == (True, "read", None)
-            assert "held=True, mode='read'" in repr(found)
+            assert "held=True, mode='read'" in repr(config.read().inspect())
             two.release()
-        with config.write(ttl=20, label="web-3", fencing=True) as writer:
+        with config.write(ttl=20, fencing=True) as writer:
             assert writer.fencing_token > 0
-            assert config.write().inspect().mode == "write"
-            with pytest.raises(
-                redlock.LockTimeout, match=r"a writer \(web-3, .*\) holds it, and expires in"
-            ):
-                config.read(wait=0).acquire()
         assert [*redis_server.client.scan_iter(f"*{name}*")] == [f"{{lock:{name}}}:fence"]
 
 
-def test_async_scopes_share_the_lock(redis_server: Server, name: str) -> None:
-    async def body() -> None:
-        async with redlock.AsyncRedlock(redis_server.url) as client:
-            config = client.rwlock(name)
-            writing = reading = 0
-
-            async def read() -> None:
-                nonlocal reading
-                async with config.read():
-                    assert not writing
-                    reading += 1
-                    await asyncio.sleep(0)
-                    reading -= 1
-
-            async def write() -> None:
-                nonlocal writing
-                async with config.write():
-                    assert not writing
-                    assert not reading
-                    writing += 1
-                    await asyncio.sleep(0)
-                    writing -= 1
-
-            await asyncio.gather(*(read() if at % 4 else write() for at in range(40)))
-
-    asyncio.run(body())
-
-
-def test_trio_shares_the_lock(fake: TestRedlock) -> None:
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_async_scopes_share_the_lock(fake: TestRedlock, backend: str) -> None:
     async def body() -> None:
         config = fake.as_async().rwlock("config")
         async with config.read():
@@ -82,7 +48,7 @@ def test_trio_shares_the_lock(fake: TestRedlock) -> None:
         async with config.write():
             assert await config.read().try_acquire() is None
 
-    anyio.run(body, backend="trio")
+    anyio.run(body, backend=backend)
 
 
 def test_sides_decorate_functions(fake: TestRedlock) -> None:
@@ -168,11 +134,6 @@ def test_test_clients_accept_a_side(fake: TestRedlock) -> None:
 
 
 MISTAKES: list[tuple[Call, type[Exception], str]] = [
-    (
-        lambda client: client.rwlock(["a", "b"]),
-        redlock.InvalidOption,
-        r"a read/write lock has one name \(got 2\)",
-    ),
     (lambda client: client.rwlock(""), redlock.InvalidOption, "a name is empty"),
     (
         lambda client: client.rwlock("a", ttl=5),

@@ -1,4 +1,4 @@
-"""Semaphores in Python: every way to use a lock, options and mistakes. `cross/test_semaphore.py` has the guarantees."""
+"""Semaphores in Python: every way to use a lock, options and mistakes. `conformance/test_semaphore.py` has the rest."""
 
 import asyncio
 import pickle
@@ -30,44 +30,18 @@ def test_scopes_share_the_permits(redis_server: Server, name: str) -> None:
             assert sorted(one.keys + two.keys) == [f"{{lock:{name}}}#{at}" for at in range(2)]
             assert one.key == pool.key == f"lock:{name}"
             assert pool.try_acquire() is None
-            with pytest.raises(redlock.LockTimeout, match="all 2 permits are taken") as caught:
-                pool.acquire()
-            remaining = caught.value.remaining
-            assert remaining is not None
-            assert 0 < remaining <= 20
-            found = pool.inspect()
-            assert (found.held, found.taken, found.limit, len(found.nodes)) == (True, 2, 2, 2)
-            assert "held=True, mode=None, taken=2, limit=2" in repr(found)
+            assert "held=True, mode=None, taken=2, limit=2" in repr(pool.inspect())
         assert redis_server.client.keys(f"*{name}*") == []
-        assert pool.keys == [f"{{lock:{name}}}#{at}" for at in range(2)]
 
 
-def test_async_scopes_share_the_permits(redis_server: Server, name: str) -> None:
-    async def body() -> None:
-        async with redlock.AsyncRedlock(redis_server.url) as client:
-            pool = client.semaphore(name, limit=3, permits=2, ttl=20)
-            async with pool as lease:
-                assert len(lease.keys) == 2
-                assert await pool.try_acquire() is None
-                async with client.semaphore(name, 3, ttl=20):
-                    assert (await pool.inspect()).held
-            waiting = [asyncio.create_task(held_once(pool)) for _ in range(20)]
-            await asyncio.gather(*waiting)
-
-    async def held_once(pool: redlock.AsyncLock) -> None:
-        async with pool:
-            await asyncio.sleep(0)
-
-    asyncio.run(body())
-
-
-def test_trio_shares_the_permits(fake: TestRedlock) -> None:
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_async_scopes_share_the_permits(fake: TestRedlock, backend: str) -> None:
     async def body() -> None:
         pool = fake.as_async().semaphore("pool", 2)
         async with pool, pool:
             assert await pool.try_acquire() is None
 
-    anyio.run(body, backend="trio")
+    anyio.run(body, backend=backend)
 
 
 def test_decorated_functions_share_the_permits(fake: TestRedlock) -> None:
@@ -118,31 +92,14 @@ def test_test_clients_accept_a_semaphore(fake: TestRedlock, call: Call) -> None:
     assert call(fake, "lose", fake.lock("job")) is False
 
 
-def test_crossed_permits_of_several_callers_end(fake: TestRedlock) -> None:
-    """Callers of several permits wait for all of them at once, so they cannot wait for each other."""
-
-    async def held_once(permits: int) -> None:
-        async with fake.as_async().semaphore("pool", 3, permits=permits):
-            await asyncio.sleep(0)
-
-    async def body() -> None:
-        await asyncio.gather(*(held_once(1 + at % 3) for at in range(60)))
-
-    asyncio.run(body())
-    assert fake.semaphore("pool", 3).inspect().taken == 0
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"limit": 0}, "limit must be 1 to 1000 (got 0)"),
-        ({"limit": 1001}, "limit must be 1 to 1000 (got 1001)"),
         ({"limit": -1}, "limit must be a whole number, 1 or more (got -1)"),
         ({"limit": 2.5}, "limit must be a whole number, 1 or more (got 2.5)"),
         ({"limit": 2, "permits": -1}, "permits must be a whole number, 1 or more (got -1)"),
         ({"limit": "five"}, "limit is 'five': it must be a whole number"),
         ({"limit": True}, "limit is True: it must be a whole number"),
-        ({"limit": 2, "permits": 3}, "permits must be 1 to the limit of 2 (got 3)"),
         ({"limit": 2, "fencing": True}, "semaphore() has no option 'fencing'"),
         ({"limit": 2, "max_count": 3}, "Use semaphore() with limit, the number of permits"),
     ],
@@ -190,11 +147,7 @@ def test_permits_of_another_caller_are_no_reentry(fake: TestRedlock) -> None:
     asyncio.run(main())
 
 
-def test_other_mistakes(fake: TestRedlock) -> None:
+def test_limit_is_no_option_of_a_lock(fake: TestRedlock) -> None:
     lock: Any = fake.lock
     with pytest.raises(redlock.InvalidOption, match="limit is an option of the semaphore"):
         lock("job", limit=2)
-    with pytest.raises(redlock.InvalidOption, match="a semaphore has one name"):
-        fake.semaphore(["a", "b"], 2)
-    with pytest.raises(redlock.Unsupported, match="cannot be attached"):
-        fake.semaphore("pool", 2).attach("0" * 32)

@@ -1,5 +1,5 @@
-//! Read/write locks under faults: deletes that are lost or late, forced releases, scripts that a server lost, and keys
-//! of other programs.
+//! Read/write locks under faults: deletes that are lost or late, forced releases, scripts that a server lost (for
+//! semaphores too), and keys of other programs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -104,7 +104,7 @@ async fn forced_release_that_arrives_late_affects_no_later_reader() {
 async fn scripts_that_a_server_lost_are_loaded_again() {
     let nodes = servers(1);
     let redlock = client(&nodes);
-    for lock in [read(&redlock), write(&redlock)] {
+    for lock in [read(&redlock), write(&redlock), redlock.semaphore("pool", 2)] {
         for _ in 0..3 {
             nodes[0].ask("SCRIPT FLUSH");
             let lease = lock.acquire().await.unwrap();
