@@ -93,9 +93,8 @@ const keep = (acquired, { lease = "lease" }) => {
 };
 
 const leaderOf = (command) => {
-  const { name, ttl_ms, max_hold_ms, label, fencing } = command;
-  const options = given({ ttl: ttl_ms, maxHold: max_hold_ms, label, fencing });
-  return clientOf(command).leader(name, options);
+  const options = optionsIn(command, ["ttl_ms", "max_hold_ms", "label", "fencing"]);
+  return clientOf(command).leader(command.name, options);
 };
 
 const nextEvent = async ({ lease }) => (await events.get(lease).next()).value[0];
@@ -203,9 +202,8 @@ const commands = {
     return { ready, ready_in_ms: readyIn, nodes: reports };
   },
   once: async (command) => {
-    const { name, ttl_ms, label, remember_ms, wait_ms } = command;
-    const options = given({ ttl: ttl_ms, label, remember: remember_ms, wait: wait_ms });
-    return await start(command, clientOf(command).once(name, options));
+    const options = optionsIn(command, ["ttl_ms", "label", "remember_ms", "wait_ms"]);
+    return await start(command, clientOf(command).once(command.name, options));
   },
   lead: async (command) => {
     leaders.set(command.lease, leaderOf(command));
