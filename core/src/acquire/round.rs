@@ -69,8 +69,7 @@ pub(crate) fn round<'a>(
     let fencing = request.fencing(&*nodes.clock);
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing, turn };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.
-    let rounds = acquirer.leases.fairness.rounds();
-    let scout_timeout = rounds.min(timeout);
+    let scout_timeout = acquirer.leases.fairness.rounds().min(timeout);
     // Without this limit, every round of such an acquire would be too late, and it would never leave the queue.
     let scouts = expect == Expect::Contended
         && request.primitive.is_exclusive()
@@ -86,22 +85,11 @@ pub(crate) fn round<'a>(
             return Err(Refusal::Held { refused, evidence: Evidence::Scout });
         }
         while round.ask_next() {}
-        // Few local variables, which would enlarge the future of every acquire.
-        round
-            .votes
-            .until(
-                if may_repeat { Until::DecidedOrSplit } else { Until::Decided },
-                &*nodes.clock,
-                round.started + round.params.timeout,
-            )
-            .await;
-        if !round.votes.tally.decided() {
-            Box::pin(round.end_split_vote(rounds)).await;
-        }
-        if thorough && !round.votes.tally.met() {
+        let enough = if may_repeat { Until::DecidedOrSplit } else { Until::Decided };
+        round.votes.until(enough, &*nodes.clock, round.started + round.params.timeout).await;
+        if !round.votes.tally.decided() || (thorough && !round.votes.tally.met()) {
             // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-            let deadline = round.started + round.params.timeout;
-            Box::pin(round.votes.until(Until::Answered, &*nodes.clock, deadline)).await;
+            Box::pin(round.wait_for_rest(thorough, acquirer.leases.fairness.rounds())).await;
         }
         record_outages(request, &round);
         if !round.votes.tally.met() {
@@ -217,9 +205,9 @@ pub(crate) struct VoteRound {
 }
 
 impl VoteRound {
-    /// Sends the request to the scout, the first connected node that replies within `scout_timeout`. If another client holds keys
-    /// there, returns for how long, and which ones. Otherwise the other nodes must be asked now. One node thus decides
-    /// between contenders that would otherwise split the votes.
+    /// Sends the request to the scout, the first node with a connection that replies within `scout_timeout`. If another
+    /// client holds keys there, returns for how long, and which ones. Otherwise the other nodes must be asked now. One
+    /// node thus decides between contenders that would otherwise split the votes.
     ///
     /// The scout does not change which votes make a lease. For its effect see `bench/waits.py contend`.
     async fn scout(&mut self, scout_timeout: Duration) -> Option<Box<Refused>> {
@@ -246,17 +234,22 @@ impl VoteRound {
         None
     }
 
-    /// Waits briefly for the rest of the nodes after a split vote, for about as long as the others took. `rounds` is the
-    /// time of some round trips.
+    /// Waits briefly for the rest of the nodes after a split vote, for about as long as the others took. `rounds` is
+    /// the time of some round trips. If it is `thorough`, also waits until it is certain whether a quorum replies.
     ///
-    /// Until a round ends, its votes block the others. A node that hangs would make each of them wait for the whole
-    /// `node_timeout`, and the next clients would split the votes again: nobody would acquire the lock.
-    async fn end_split_vote(&mut self, rounds: Duration) {
-        let clock = &*self.nodes.clock;
-        let wait = clock.now().since(self.started).max(rounds).max(MIN_SPLIT_WAIT);
-        let until = (clock.now() + wait).min(self.started + self.params.timeout);
-        self.votes.is_cut |= until < self.started + self.params.timeout;
-        self.votes.until(Until::Decided, clock, until).await;
+    /// Until a round ends, its votes block the others. A node that hangs would make each client wait for the whole
+    /// `node_timeout`. The next clients would split the votes again, and none would acquire the lock.
+    async fn wait_for_rest(&mut self, thorough: bool, rounds: Duration) {
+        let (clock, end) = (&*self.nodes.clock, self.started + self.params.timeout);
+        if !self.votes.tally.decided() {
+            let wait = clock.now().since(self.started).max(rounds).max(MIN_SPLIT_WAIT);
+            let soon = clock.now() + wait;
+            self.votes.is_cut |= soon < end;
+            self.votes.until(Until::Decided, clock, soon.min(end)).await;
+        }
+        if thorough && !self.votes.tally.met() {
+            self.votes.until(Until::Answered, clock, end).await;
+        }
     }
 
     /// A round that has sent nothing yet. `started` is not later than its first request, so that no node ends its TTL
