@@ -8,6 +8,12 @@ const INSPECT = Symbol.for("nodejs.util.inspect.custom");
 /** A sequence of hex digits that may be a token or contain one. Its first 8 digits are printed, as in messages of core. */
 const TOKEN = /([\da-f]{8})[\da-f]{24,}/gi;
 
+/** Characters that break a line or change the direction of writing. `inspect` escapes only control characters of ASCII. */
+const CONTROLS = /[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+const escaped = (character: string): string =>
+  `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
 type Options = Parameters<typeof inspect>[1] & object;
 
 /** Prints objects of this class as their `toJSON` result, with this name. */
@@ -21,7 +27,8 @@ export function printable(kind: { prototype: { toJSON(): object } }, name: strin
     if (depth < 0) return `[${name}]`;
     const nested = { ...options, depth: options.depth == null ? null : depth };
     try {
-      return `${name} ${text(this.toJSON(), nested).replace(TOKEN, "$1…")}`;
+      const printed = text(this.toJSON(), nested).replace(TOKEN, "$1…");
+      return `${name} ${printed.replace(CONTROLS, escaped)}`;
     } catch {
       // Printing must not throw for the prototype or a Proxy.
       return `[${name}]`;
