@@ -251,10 +251,12 @@ impl<'a> Attempt<'a> {
     /// How long to sleep before the next round, or `None` after the last round.
     fn pause(&mut self, ticket: &Ticket) -> Option<Duration> {
         // The refusals named open places. If others are faster each time, the delay grows.
-        if matches!(self.last, Refusal::Missed { .. }) && self.misses < MAX_MISSES {
+        let is_single = self.deadline.allows_one_round();
+        let is_over = is_single && self.deadline.waited() >= self.request.node_timeout();
+        if matches!(self.last, Refusal::Missed { .. }) && self.misses < MAX_MISSES && !is_over {
             self.misses += 1;
             // Without a `wait`, a delay would be the end.
-            let at_once = self.misses == 1 || self.deadline.allows_one_round();
+            let at_once = self.misses == 1 || is_single;
             return Some(if at_once {
                 Duration::ZERO
             } else {

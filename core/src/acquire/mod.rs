@@ -101,7 +101,7 @@ async fn ask_all(
     request: &Arc<Request>,
     ticket: &Ticket,
 ) -> Result<Lease, Refusal> {
-    let (mut last, mut rounds) = (None, 0);
+    let (mut last, mut rounds, begun) = (None, 0, acquirer.clock().now());
     loop {
         let now = acquirer.clock().now();
         // One command instead of the cheap pair. A refusal is likely here, and then takes one round trip.
@@ -119,7 +119,12 @@ async fn ask_all(
         };
         rounds += 1;
         match round(request, acquirer, params).await {
-            Err(missed @ Refusal::Missed { .. }) if rounds <= MAX_MISSES => last = Some(missed),
+            Err(missed @ Refusal::Missed { .. })
+                if rounds <= MAX_MISSES
+                    && acquirer.clock().now().since(begun) < request.node_timeout() =>
+            {
+                last = Some(missed);
+            }
             outcome => return outcome,
         }
     }

@@ -26,7 +26,7 @@ pub(crate) enum Evidence {
     Refusals { divided: bool },
     /// No quorum is left without the nodes that refused and those that failed. The refusals alone leave one. `replied`
     /// means that a quorum of nodes replied.
-    WithFailures { replied: bool },
+    WithFailures { replied: bool, divided: bool },
 }
 
 /// Why no lease was acquired yet.
@@ -71,11 +71,11 @@ impl Refusal {
         if primitive.has_open(&taken) {
             return Self::Missed { busy: taken_in(votes, places, 0), closed: taken, replied };
         }
-        // A divided quorum is enough, if the round did not wait for the rest.
-        let evidence = if tally.denied() || (votes.is_cut && replied) {
-            Evidence::Refusals { divided: tally.divided() }
+        let divided = tally.divided();
+        let evidence = if tally.denied() {
+            Evidence::Refusals { divided }
         } else {
-            Evidence::WithFailures { replied }
+            Evidence::WithFailures { replied, divided }
         };
         let by = refusals(votes).map(|refused| refused.by);
         // A key is kept only after a success, so one node that remembers it is enough. Others may have forgotten it.
@@ -118,9 +118,13 @@ impl Refusal {
 
     /// Whether other callers may have tried at the same time, so that none of them has a quorum.
     pub(super) fn is_divided(&self) -> bool {
-        let divided = Evidence::Refusals { divided: true };
-        matches!(self, Self::Held { evidence, .. } if *evidence == divided)
-            || matches!(self, Self::Split | Self::Missed { .. })
+        match self {
+            Self::Held { evidence, .. } => matches!(
+                evidence,
+                Evidence::Refusals { divided: true } | Evidence::WithFailures { divided: true, .. }
+            ),
+            _ => matches!(self, Self::Split | Self::Missed { .. }),
+        }
     }
 
     /// Whether the nodes cannot be used: too many of them failed, or they were too slow for the TTL.
@@ -134,7 +138,7 @@ impl Refusal {
     pub(super) fn has_quorum(&self) -> Option<bool> {
         match self {
             Self::Unavailable(..) | Self::Late(..) => Some(false),
-            Self::Held { evidence: Evidence::WithFailures { replied: false }, .. }
+            Self::Held { evidence: Evidence::WithFailures { replied: false, .. }, .. }
             | Self::Held { evidence: Evidence::Scout, .. }
             | Self::Missed { replied: false, .. }
             | Self::Queued

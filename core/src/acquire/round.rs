@@ -24,8 +24,10 @@ use crate::primitive::Preference;
 use crate::quorum::{Collect, Nodes, Until, Validity};
 use crate::telemetry::Throttle;
 
-/// The shortest time to wait for the rest of the nodes after a split vote. A busy machine delays replies by as much.
-const MIN_SPLIT_WAIT: Duration = Duration::from_millis(10);
+/// The shortest time to wait for nodes without a connection after a split vote: if another round may follow, and if
+/// not. A busy machine delays a connection by as much.
+const MIN_SPLIT_WAIT: (Duration, Duration) =
+    (Duration::from_millis(10), Duration::from_millis(100));
 
 /// Waits for the connections that a single round needs, because its deadline begins with them. Returns why there are
 /// none.
@@ -85,11 +87,11 @@ pub(crate) fn round<'a>(
             return Err(Refusal::Held { refused, evidence: Evidence::Scout });
         }
         while round.ask_next() {}
-        let enough = if may_repeat { Until::DecidedOrSplit } else { Until::Decided };
-        round.votes.until(enough, &*nodes.clock, round.started + round.params.timeout).await;
+        let end = round.started + round.params.timeout;
+        round.votes.until(Until::DecidedOrSplit, &*nodes.clock, end).await;
         if !round.votes.tally.decided() || (thorough && !round.votes.tally.met()) {
             // Boxed, because it is rarely needed and would enlarge the future of every acquire.
-            Box::pin(round.wait_for_rest(thorough, acquirer.leases.fairness.rounds())).await;
+            Box::pin(round.wait_for_rest(thorough, may_repeat)).await;
         }
         record_outages(request, &round);
         if !round.votes.tally.met() {
@@ -234,22 +236,37 @@ impl VoteRound {
         None
     }
 
-    /// Waits briefly for the rest of the nodes after a split vote, for about as long as the others took. `rounds` is
-    /// the time of some round trips. If it is `thorough`, also waits until it is certain whether a quorum replies.
+    /// Waits for the rest of the nodes after a split vote. If it is `thorough`, also waits until it is certain whether
+    /// a quorum replies.
     ///
-    /// Until a round ends, its votes block the others. A node that hangs would make each client wait for the whole
-    /// `node_timeout`. The next clients would split the votes again, and none would acquire the lock.
-    async fn wait_for_rest(&mut self, thorough: bool, rounds: Duration) {
-        let (clock, end) = (&*self.nodes.clock, self.started + self.params.timeout);
+    /// Until a round ends, its votes block the others. If no connection of the rest is open, it only waits for about as
+    /// long as the others took. A node that hangs would make each client wait for the whole `node_timeout`. The next
+    /// clients would split the votes again, and none would acquire the lock. A node with a connection may be slow. If
+    /// another one has a key that was left behind, no client could acquire the lock without it.
+    async fn wait_for_rest(&mut self, thorough: bool, may_repeat: bool) {
+        let (nodes, end) = (Arc::clone(&self.nodes), self.started + self.params.timeout);
+        let clock = &*nodes.clock;
         if !self.votes.tally.decided() {
-            let wait = clock.now().since(self.started).max(rounds).max(MIN_SPLIT_WAIT);
-            let soon = clock.now() + wait;
-            self.votes.is_cut |= soon < end;
-            self.votes.until(Until::Decided, clock, soon.min(end)).await;
+            let now = clock.now();
+            let least = if may_repeat { MIN_SPLIT_WAIT.0 } else { MIN_SPLIT_WAIT.1 };
+            let soon = now + now.since(self.started).max(least);
+            if soon < end && !self.waits_for_connected() {
+                self.votes.is_cut = true;
+                self.votes.until(Until::Decided, clock, soon).await;
+            } else {
+                self.votes.until(Until::Decided, clock, end).await;
+            }
         }
         if thorough && !self.votes.tally.met() {
             self.votes.until(Until::Answered, clock, end).await;
         }
+    }
+
+    /// Whether a node with a connection has not replied yet.
+    fn waits_for_connected(&self) -> bool {
+        let key = self.claim.keys.first().map_or("", String::as_str);
+        let asked = self.nodes.list.iter().zip(&self.votes.answers);
+        asked.into_iter().any(|(node, answer)| answer.is_none() && node.is_connected(key))
     }
 
     /// A round that has sent nothing yet. `started` is not later than its first request, so that no node ends its TTL

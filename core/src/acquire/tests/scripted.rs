@@ -30,6 +30,8 @@ pub(super) enum Does {
     FailsIn(Duration),
     /// It never replies.
     Hangs,
+    /// The same, and it has no connection.
+    Connects,
     /// Another client holds the lock there.
     Refuses,
     /// The same, but the reply arrives after this time.
@@ -61,6 +63,10 @@ impl Node for Scripted {
         false
     }
 
+    fn is_connected(&self, _key: &str) -> bool {
+        !matches!(self.does.lock().unwrap()[self.at], Does::Connects)
+    }
+
     fn still_counts(&self, _key: &str, _asked: Instant) -> bool {
         !matches!(self.does.lock().unwrap()[self.at], Does::GrantsAndIsReplaced)
     }
@@ -71,7 +77,7 @@ impl Node for Scripted {
         let held = Vote::Held(Box::new(refused));
         match self.does.lock().unwrap()[self.at] {
             Does::Fails => Box::pin(ready(Err(Fault::new("cannot be reached")))),
-            Does::Hangs => Box::pin(pending()),
+            Does::Hangs | Does::Connects => Box::pin(pending()),
             Does::Refuses => Box::pin(ready(Ok(held))),
             Does::Grants | Does::GrantsAndIsReplaced | Does::ExtendsWithHolder | Does::Misses => {
                 Box::pin(ready(Ok(Vote::Granted(None))))
