@@ -144,9 +144,10 @@ class Silent:
     """A node that accepts connections and never replies."""
 
     def __init__(self) -> None:
-        self.socket = socket.create_server(("127.0.0.1", 0))
+        # Not any port: a client of another test may still try to connect to the port of its server, which has ended.
+        self.port = free_port()
+        self.socket = socket.create_server(("127.0.0.1", self.port))
         self.socket.setblocking(False)
-        self.port = self.socket.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}"
 
     def called(self) -> bool:
