@@ -54,6 +54,17 @@ async fn split_vote_does_not_wait_for_a_node_without_a_connection() {
     }
 }
 
+/// All clients then have the same scout, so they do not split the votes of the others.
+#[tokio::test(start_paused = true)]
+async fn node_without_a_connection_is_no_scout() {
+    let setup = Setup::new(&[Does::Connects, Does::Refuses, Does::Grants], None);
+    let how = params(&setup, SECOND);
+    let refusal = round(&setup.request, &setup.running.acquirer, how).await.err().unwrap();
+    assert_at(setup.clock.elapsed(), SECOND * 0);
+    // Only the scout has replied.
+    assert_eq!(refusal.has_quorum(), None);
+}
+
 /// A node that is only slow may be needed, because another one has a key that was left behind.
 #[tokio::test(start_paused = true)]
 async fn split_vote_waits_for_a_node_with_a_connection() {
