@@ -60,7 +60,7 @@ async fn node_without_a_connection_is_no_scout() {
     let setup = Setup::new(&[Does::Connects, Does::Refuses, Does::Grants], None);
     let how = params(&setup, SECOND);
     let refusal = round(&setup.request, &setup.running.acquirer, how).await.err().unwrap();
-    assert_at(setup.clock.elapsed(), SECOND * 0);
+    assert_at(setup.clock.elapsed(), Duration::ZERO);
     // Only the scout has replied.
     assert_eq!(refusal.has_quorum(), None);
 }
