@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,12 +13,18 @@ use serde_json::{Value, json};
 
 use super::millis;
 
-#[derive(Debug)]
 pub(crate) struct Clients {
     /// The nodes of a client that names none.
     nodes: RefCell<Vec<String>>,
     guard: Duration,
     by_key: RefCell<HashMap<String, Rc<Client>>>,
+}
+
+/// The clients as they show themselves, without the URLs of the test, which have a password.
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_key.borrow().values()).finish()
+    }
 }
 
 /// A client, which may have a node in memory and the clock of a test.
