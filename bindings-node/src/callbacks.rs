@@ -54,7 +54,7 @@ impl Runtime {
         if let Some(CallbackRequest::Credentials(answer)) =
             self.thread.callback_requests.take(request)
         {
-            answer.give(given(failure, username, password, lifetime));
+            answer.send(given(failure, username, password, lifetime));
         }
     }
 
@@ -70,7 +70,7 @@ impl Runtime {
         if let Some(CallbackRequest::Address(_, answer)) =
             self.thread.callback_requests.take(request)
         {
-            answer.give(
+            answer.send(
                 failure
                     .map_or_else(|| Ok((host.unwrap_or_default(), port.unwrap_or_default())), Err),
             );

@@ -100,7 +100,8 @@ pub(crate) fn default_trust(given: &Object<'_>) -> napi::Result<Option<DefaultTr
 
 /// Reads the options of a lock from an object whose names and types are checked.
 pub(crate) fn lock_args(given: &Object<'_>) -> napi::Result<LockArgs> {
-    let described = Described::of(given.get("shared")?, |name| given.has_named_property(name))?;
+    let described =
+        Described::described_by(given.get("shared")?, |name| given.has_named_property(name))?;
     read_options(LockArgs::of_lock(Unit::Milliseconds), described.rows(), given, None)
 }
 

@@ -14,7 +14,7 @@ use crate::runtime::origin::Line;
 use crate::runtime::{ByNumber, lock};
 
 /// Modules of this package, whose frames do not belong to the user's program.
-const OURS: [&str; 3] = ["redlock._asyncio", "redlock._decorator", "redlock._once"];
+const OWN_MODULES: [&str; 3] = ["redlock._asyncio", "redlock._decorator", "redlock._once"];
 
 /// The maximum number of known lines. A program that compiles code all the time would otherwise keep all of it.
 const MAX_KNOWN: usize = 256;
@@ -30,22 +30,22 @@ struct Known {
 ///
 /// Locked with the GIL held and never across a call into Python: see `runtime`. Leases do not own code objects, because
 /// they are dropped without the GIL.
-static KNOWN: LazyLock<Mutex<ByNumber<Known>>> = LazyLock::new(Mutex::default);
+static KNOWN_LINES: LazyLock<Mutex<ByNumber<Known>>> = LazyLock::new(Mutex::default);
 
 impl Line {
     /// Returns the line of this instruction of a code object.
-    fn of(code: &Bound<'_, PyAny>, instruction: i32) -> PyResult<Arc<Self>> {
+    fn at_instruction(code: &Bound<'_, PyAny>, instruction: i32) -> PyResult<Arc<Self>> {
         let number =
             (code.as_ptr() as u64) ^ u64::from(instruction.cast_unsigned()).rotate_left(48);
         let is = |known: &&Known| known.code.is(code) && known.instruction == instruction;
-        let known = lock(&KNOWN).get(&number).filter(is).map(|known| Arc::clone(&known.line));
+        let known = lock(&KNOWN_LINES).get(&number).filter(is).map(|known| Arc::clone(&known.line));
         if let Some(line) = known {
             return Ok(line);
         }
         let line = Arc::new(Self::found(code, instruction)?);
         let known = Known { code: code.clone().unbind(), instruction, line: Arc::clone(&line) };
         let old = {
-            let mut all = lock(&KNOWN);
+            let mut all = lock(&KNOWN_LINES);
             let full = all.len() >= MAX_KNOWN;
             (full.then(|| std::mem::take(&mut *all)), all.insert(number, known))
         };
@@ -75,17 +75,17 @@ impl Line {
 impl CallSite {
     /// Creates the call site of the Python code that calls us.
     pub(crate) fn here(py: Python<'_>) -> PyResult<Self> {
-        Self::of(&frame(py)?)
+        Self::of_frame(&frame(py)?)
     }
 
     /// Creates the call site of this frame, which may be None.
-    pub(crate) fn of(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
+    pub(crate) fn of_frame(frame: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = frame.py();
         if frame.is_none() {
             return Ok(Self { line: None, is_awaited: false, context: None });
         }
         let code = frame.getattr(intern!(py, "f_code"))?;
-        let line = Line::of(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
+        let line = Line::at_instruction(&code, frame.getattr(intern!(py, "f_lasti"))?.extract()?)?;
         Ok(Self { line: Some(line), is_awaited: false, context: None })
     }
 
@@ -101,7 +101,7 @@ impl<'py> FromPyObject<'_, 'py> for CallSite {
 
     fn extract(site: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let (code, instruction): (Bound<'py, PyAny>, i32) = site.extract()?;
-        let line = Some(Line::of(&code, instruction)?);
+        let line = Some(Line::at_instruction(&code, instruction)?);
         Ok(Self { line, is_awaited: true, context: None })
     }
 }
@@ -204,7 +204,7 @@ pub(crate) fn warn<C: PyTypeInfo>(py: Python<'_>, text: &str) -> PyResult<()> {
     let (mut level, mut at) = (1, frame(py)?);
     loop {
         let module = module(&at)?;
-        if !OURS.iter().any(|ours| module.eq(ours).unwrap_or(false)) {
+        if !OWN_MODULES.iter().any(|ours| module.eq(ours).unwrap_or(false)) {
             break;
         }
         let before = at.getattr(intern!(py, "f_back"))?;

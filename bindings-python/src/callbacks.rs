@@ -150,7 +150,7 @@ where
                 let answer = Arc::new(Mutex::new(Some(answer)));
                 if let Err(error) = start_call(py, &weak, arguments, &answer, read) {
                     let class = class_of(error.value(py));
-                    give(&answer, Err(format!("cannot be called: {class}")));
+                    send_answer(&answer, Err(format!("cannot be called: {class}")));
                 }
             });
         };
@@ -161,9 +161,9 @@ where
 
 type Owed<A> = Arc<Mutex<Option<Answer<A>>>>;
 
-fn give<A>(owed: &Owed<A>, given: Result<A, String>) {
+fn send_answer<A>(owed: &Owed<A>, given: Result<A, String>) {
     if let Some(answer) = lock(owed).take() {
-        answer.give(given);
+        answer.send(given);
     }
 }
 
@@ -179,7 +179,7 @@ where
 {
     static MODULE: Once<Py<PyModule>> = Once::new();
     let Some(source) = weak.bind(py).upgrade_as::<Callback>()? else {
-        give(owed, Err("cannot be called: the client was collected".to_owned()));
+        send_answer(owed, Err("cannot be called: the client was collected".to_owned()));
         return Ok(());
     };
     let module = MODULE.get_or_try_init(py, || {
@@ -191,7 +191,10 @@ where
         let (answer, raised) = (told.get_item(0)?, told.get_item(1)?);
         let raised = raised.cast_into::<PyBaseException>();
         let told = raised.map_or(Ok(&answer), Err);
-        give(&owed, told.map_or_else(|error| read(Err(error)), |answer| returned(answer, read)));
+        send_answer(
+            &owed,
+            told.map_or_else(|error| read(Err(error)), |answer| returned(answer, read)),
+        );
         PyResult::Ok(())
     })?;
     let function = source.get().function.clone_ref(py);

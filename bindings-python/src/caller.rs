@@ -53,7 +53,7 @@ impl Caller {
         py: Python<'_>,
         answer: Answer,
     ) -> PyResult<Option<redlock::Lease>> {
-        observe::tell(py, || self.lock.key(), self.began.elapsed(), &answer)?;
+        observe::call_observer(py, || self.lock.key(), self.began.elapsed(), &answer)?;
         check(py, answer)
     }
 

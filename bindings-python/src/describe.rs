@@ -59,7 +59,7 @@ impl FromLock for Lock {
 
 impl FromLock for AsyncLock {
     fn from_lock(py: Python<'_>, lock: Lock) -> PyResult<Self> {
-        Ok(Self::of(Py::new(py, lock)?))
+        Ok(Self::from_lock(Py::new(py, lock)?))
     }
 }
 

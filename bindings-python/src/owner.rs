@@ -35,7 +35,7 @@ struct AllKnown {
 }
 
 /// Locked with the GIL held and never across a call into Python: see `runtime`.
-static KNOWN: LazyLock<Mutex<AllKnown>> = LazyLock::new(Mutex::default);
+static KNOWN_OWNERS: LazyLock<Mutex<AllKnown>> = LazyLock::new(Mutex::default);
 
 /// The thread, task or greenlet that calls us, with its word for messages. It identifies the owner of a lease.
 pub(crate) fn current(py: Python<'_>) -> PyResult<Owner> {
@@ -66,7 +66,7 @@ fn task(task: &Bound<'_, PyAny>) -> PyResult<Owner> {
 fn number(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let (py, address) = (object.py(), object.as_ptr() as u64);
-    if let Some(known) = lock(&KNOWN).by_address.get(&address)
+    if let Some(known) = lock(&KNOWN_OWNERS).by_address.get(&address)
         && known.is_alive(py)
     {
         return Ok(known.number);
@@ -78,7 +78,7 @@ fn number(object: &Bound<'_, PyAny>) -> PyResult<u64> {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => return Ok(number),
         Err(error) => return Err(error),
     };
-    let old = lock(&KNOWN).add(py, address, Known { object: weak, number });
+    let old = lock(&KNOWN_OWNERS).add(py, address, Known { object: weak, number });
     drop(old);
     Ok(number)
 }

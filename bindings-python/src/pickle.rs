@@ -243,7 +243,7 @@ pub(crate) fn unpickled_lock(
     let source = client
         .map_or(ClientSource::Default, |client| ClientSource::Client(client.get().client.clone()));
     let shared = options.get_item("shared")?.map(|shared| shared.extract()).transpose()?;
-    let described = Described::of(shared, |name| options.contains(name))?;
+    let described = Described::described_by(shared, |name| options.contains(name))?;
     let found = of_table(&described.rows().collect::<Vec<_>>(), options)?;
     let mark = described.mark().map(|(mark, _)| mark);
     let given = found.iter().filter(|(name, _)| Some(*name) != mark);

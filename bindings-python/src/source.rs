@@ -49,7 +49,7 @@ impl Recipe {
 }
 
 /// The clients that were pickled or unpickled.
-static KNOWN: Mutex<Vec<Weak<Recipe>>> = Mutex::new(Vec::new());
+static KNOWN_RECIPES: Mutex<Vec<Weak<Recipe>>> = Mutex::new(Vec::new());
 
 impl Numbered {
     /// Creates a client. It does not connect yet.
@@ -85,7 +85,7 @@ impl Numbered {
 
     /// Sets the identity, unless there is one, and registers the client. Returns the identity.
     pub(crate) fn known_as(&self, identity: String) -> String {
-        let mut known = lock(&KNOWN);
+        let mut known = lock(&KNOWN_RECIPES);
         known.retain(|recipe| recipe.strong_count() > 0);
         let identity = self.recipe.identity.get_or_init(|| identity).clone();
         known.push(Arc::downgrade(&self.recipe));
@@ -94,7 +94,7 @@ impl Numbered {
 
     /// Returns the client with this identity, if it exists in this process.
     pub(crate) fn known(py: Python<'_>, identity: &str) -> PyResult<Option<Self>> {
-        let all: Vec<_> = lock(&KNOWN).iter().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = lock(&KNOWN_RECIPES).iter().filter_map(Weak::upgrade).collect();
         let is =
             |recipe: &Arc<Recipe>| recipe.identity.get().is_some_and(|known| known == identity);
         let Some(recipe) = all.into_iter().find(is) else { return Ok(None) };

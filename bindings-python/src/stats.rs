@@ -6,7 +6,7 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 
 /// The attributes, in the order of `repr`.
-const NAMES: [&str; 13] = [
+const FIELDS: [&str; 13] = [
     "granted",
     "refused",
     "timed_out",
@@ -63,19 +63,19 @@ pub(crate) struct Stats {
 impl Stats {
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let pair = |name: &&str| Ok(format!("{name}={}", slf.getattr(*name)?.repr()?));
-        let pairs = NAMES.iter().map(pair).collect::<PyResult<Vec<_>>>()?;
+        let pairs = FIELDS.iter().map(pair).collect::<PyResult<Vec<_>>>()?;
         Ok(format!("Stats({})", pairs.join(", ")))
     }
 
     /// The names, for `dict(stats)`.
     #[pyo3(signature = () -> "list[str]")]
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]
-    fn keys(&self) -> [&'static str; NAMES.len()] {
-        NAMES
+    fn keys(&self) -> [&'static str; FIELDS.len()] {
+        FIELDS
     }
 
     fn __getitem__<'py>(slf: &Bound<'py, Self>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        if NAMES.contains(&name) {
+        if FIELDS.contains(&name) {
             slf.getattr(name)
         } else {
             Err(PyKeyError::new_err(name.to_owned()))

@@ -7,7 +7,7 @@ use redlock::ffi::{default_nodes, shown};
 use redlock::{Builder, Lock, Redlock, Result, TlsOptions};
 use serde_json::json;
 
-use crate::report::{Report, say};
+use crate::report::{Report, print_message};
 use crate::status::{Status, USAGE};
 use crate::times;
 
@@ -115,7 +115,7 @@ impl Connection {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if !["REDLOCK_NODES", "REDIS_URL"].into_iter().any(is_set) {
             // Each machine would lock for itself only, which must not remain unnoticed.
-            say(
+            print_message(
                 "neither --url nor REDLOCK_NODES nor REDIS_URL is set: using redis://127.0.0.1:6379",
             );
         }

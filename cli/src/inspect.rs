@@ -20,10 +20,10 @@ pub(crate) struct Args {
 
 pub(crate) async fn inspect(args: Args) -> Status {
     let report = Report { json: args.json };
-    look(&args, report).await.unwrap_or_else(|error| report.failure(&error))
+    print_inspection(&args, report).await.unwrap_or_else(|error| report.failure(&error))
 }
 
-async fn look(args: &Args, report: Report) -> Result<Status> {
+async fn print_inspection(args: &Args, report: Report) -> Result<Status> {
     let subject = args.subject.open()?;
     let found = subject.lock.inspect().await?;
     if found.taken == 0

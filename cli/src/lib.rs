@@ -99,7 +99,10 @@ fn man(command: Option<&str>) -> Status {
         Some(name) => cli.find_subcommand(name),
     };
     let Some(page) = page else {
-        report::say(&format!("no command has this name (got {:?})", command.unwrap_or_default()));
+        report::print_message(&format!(
+            "no command has this name (got {:?})",
+            command.unwrap_or_default()
+        ));
         return status::USAGE;
     };
     let mut text = Vec::new();
@@ -113,7 +116,7 @@ fn block_on(command: impl Future<Output = Status>) -> Status {
     match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(command),
         Err(error) => {
-            report::say(&format!("cannot start: {error}"));
+            report::print_message(&format!("cannot start: {error}"));
             status::INTERNAL
         }
     }

@@ -7,7 +7,7 @@ use redlock::ffi::shown;
 use serde_json::json;
 
 use crate::connection::Subject;
-use crate::report::{Report, print, say};
+use crate::report::{Report, print, print_message};
 use crate::snapshot;
 use crate::status::{CONFLICT, Status, USAGE};
 
@@ -40,7 +40,7 @@ async fn delete(args: &Args, report: Report) -> Result<Status> {
     let lock = &subject.lock;
     if !args.yes {
         if !io::stdin().is_terminal() {
-            say(
+            print_message(
                 "release asks for a confirmation, and stdin is not a terminal. Pass --yes to release without it",
             );
             return Ok(USAGE);

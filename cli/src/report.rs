@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::status::Status;
 
 /// Writes a message to stderr.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_message(text: &str) {
     let _ = writeln!(io::stderr(), "redlock: {text}");
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn print(line: &str) {
     if let Err(error) = writeln!(io::stdout(), "{line}") {
         if error.kind() != io::ErrorKind::BrokenPipe {
-            say(&format!("cannot write the result: {error}"));
+            print_message(&format!("cannot write the result: {error}"));
         }
         std::process::exit(1);
     }
@@ -49,7 +49,7 @@ impl Report {
 
     /// Reports an event to programs, or a message to people.
     pub(crate) fn problem(self, name: &str, fields: Value, message: &str) {
-        if self.json { self.event(name, fields) } else { say(message) }
+        if self.json { self.event(name, fields) } else { print_message(message) }
     }
 
     /// Reports why a command failed. Returns its exit status.
@@ -80,7 +80,7 @@ impl Silence {
     }
 
     /// Notes a reply, or why there is none. Says each reason once, until there is a reply.
-    pub(crate) fn note(&mut self, error: Option<&Error>) {
+    pub(crate) fn record_reply(&mut self, error: Option<&Error>) {
         let Some(error) = error else {
             self.last_reply = Instant::now();
             return self.said.clear();

@@ -13,33 +13,33 @@ pub struct Status {
 }
 
 /// The lock was not acquired in time. `-E` sets another.
-pub(crate) const CONFLICT: Status = Status::of(1);
+pub(crate) const CONFLICT: Status = Status::from_code(1);
 /// The arguments or an option are wrong (`EX_USAGE`, as of flock).
-pub(crate) const USAGE: Status = Status::of(64);
+pub(crate) const USAGE: Status = Status::from_code(64);
 /// The command cannot be run (`EX_UNAVAILABLE`, as of flock).
 #[cfg(unix)]
-pub(crate) const CANNOT_RUN: Status = Status::of(69);
+pub(crate) const CANNOT_RUN: Status = Status::from_code(69);
 /// Something that should not happen (`EX_SOFTWARE`).
-pub(crate) const INTERNAL: Status = Status::of(70);
+pub(crate) const INTERNAL: Status = Status::from_code(70);
 /// No quorum of nodes replied (`EX_TEMPFAIL`).
-const UNAVAILABLE: Status = Status::of(75);
+const UNAVAILABLE: Status = Status::from_code(75);
 /// A server lacks a feature, or the key is not a lock (`EX_CONFIG`).
-const UNSUPPORTED: Status = Status::of(78);
+const UNSUPPORTED: Status = Status::from_code(78);
 /// The lock was lost before the command ended. No shell, `sysexits.h`, flock or timeout uses it.
-pub(crate) const LOST: Status = Status::of(99);
+pub(crate) const LOST: Status = Status::from_code(99);
 
 impl Status {
     /// The command did what it was asked to do.
-    pub const SUCCESS: Self = Self::of(0);
+    pub const SUCCESS: Self = Self::from_code(0);
 
-    pub(crate) const fn of(code: u8) -> Self {
+    pub(crate) const fn from_code(code: u8) -> Self {
         Self { code, signal: None, group: false }
     }
 
     /// The status of a command that a signal ended, as shells show it.
     #[cfg(unix)]
     pub(crate) fn of_signal(signal: i32) -> Self {
-        Self::of(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+        Self::from_code(u8::try_from(128 + signal).unwrap_or(u8::MAX))
     }
 
     /// The status of this process, which ends by the signal itself.

@@ -13,7 +13,7 @@ use crate::status::{CONFLICT, Status};
 use crate::times;
 
 /// How long to wait before the next look. A lock that is about to end is looked at sooner.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
 /// Waits until no client holds a lock. Does not acquire it.
 ///
@@ -51,7 +51,7 @@ async fn until_free(args: &Args, report: Report) -> Result<Status> {
             Err(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
             found => found,
         };
-        let (least, most) = PAUSES;
+        let (least, most) = RETRY_PAUSES;
         let left = found.as_ref().ok().and_then(|found| found.remaining);
         let mut pause = left.unwrap_or(most).clamp(least, most);
         if let Some(timeout) = args.timeout {
@@ -61,7 +61,7 @@ async fn until_free(args: &Args, report: Report) -> Result<Status> {
             }
             pause = pause.min(left);
         }
-        silence.note(found.as_ref().err());
+        silence.record_reply(found.as_ref().err());
         tokio::time::sleep(pause).await;
     }
 }
@@ -79,5 +79,5 @@ fn still_held(args: &Args, report: Report, found: &Inspection) -> Status {
         json!({ "code": "timeout", "name": name, "message": message }),
         &message,
     );
-    Status::of(args.conflict_exit_code)
+    Status::from_code(args.conflict_exit_code)
 }

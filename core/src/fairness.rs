@@ -17,7 +17,7 @@ use crate::collections::Keyed;
 use crate::runtime;
 
 /// The maximum number of contended keys. With more, all are forgotten, which briefly costs fairness.
-const MAX_KEYS: usize = 10_000;
+const MAX_CONTENDED_KEYS: usize = 10_000;
 /// How long other clients may try first, in rounds. This is enough to receive a release notification and to send a
 /// vote.
 const ROUNDS: u32 = 10;
@@ -108,7 +108,7 @@ impl Fairness {
     /// Records an acquire of these keys, and whether other clients held them before.
     pub(crate) fn acquired(&self, keys: &[String], contended: bool) {
         let mut known = runtime::lock(&self.contended);
-        if known.len() > MAX_KEYS {
+        if known.len() > MAX_CONTENDED_KEYS {
             // Removes all of them, because tracking the oldest would slow down every acquire.
             known.clear();
         }

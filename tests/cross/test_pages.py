@@ -145,6 +145,21 @@ def test_every_page_begins_with_a_sentence() -> None:
     assert {page: start for page, start in starts.items() if not re.match(r"[*[`]*\w", start)} == {}
 
 
+def test_functions_that_the_architecture_names_exist() -> None:
+    folders = ["core/src", "bindings-python/src", "bindings-python/python", "bindings-node/src"]
+    declared = {
+        name
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.[rp][sy]")
+        for name in re.findall(r"\b(?:fn|def) (\w+)", path.read_text())
+    }
+    page = (ROOT / "docs/contributing/architecture.md").read_text()
+    table = page.split("## Where to look")[1].split("\n## ")[0]
+    # A file name has another dot, and a word behind a path is a module or a function.
+    named = set(re.findall(r"`(?:\w+(?:::|\.))*([a-z_]+)`", table)) - {"lua", "py", "rs", "ts"}
+    assert not named - declared
+
+
 def test_the_quickstart_is_on_its_pages() -> None:
     for page in ("README.md", "docs/index.md", "docs/get-started/quickstart.md"):
         assert QUICKSTARTS.keys() <= {block.code for block in blocks(page)}, page

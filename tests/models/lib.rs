@@ -75,7 +75,7 @@ impl Sleeper {
     fn run(&self, how: Sleep, jobs: usize) -> usize {
         let mut sleeps = 0;
         loop {
-            if self.wakeup.look() && self.jobs.load(Ordering::Relaxed) == jobs {
+            if self.wakeup.take_rung() && self.jobs.load(Ordering::Relaxed) == jobs {
                 return sleeps;
             }
             if !self.wakeup.begin_sleep(how) {
@@ -108,18 +108,18 @@ fn ring(wakeup: &Wakeup) -> Option<Sleep> {
 fn only_the_first_ring_wakes_a_sleeper() {
     check(0, || {
         let wakeup = Wakeup::new();
-        assert!(!wakeup.begin_sleep(Sleep::Polling) && wakeup.look(), "it begins with a look");
+        assert!(!wakeup.begin_sleep(Sleep::Polling) && wakeup.take_rung(), "it begins with a look");
         for how in [Sleep::Polling, Sleep::Parked] {
-            assert!(!wakeup.look() && wakeup.begin_sleep(how) && !wakeup.is_rung());
+            assert!(!wakeup.take_rung() && wakeup.begin_sleep(how) && !wakeup.is_rung());
             assert_eq!((ring(&wakeup), ring(&wakeup)), (Some(how), None));
             wakeup.wake_up();
             assert_eq!(ring(&wakeup), None, "it is awake");
-            assert!(wakeup.is_rung() && !wakeup.begin_sleep(how) && wakeup.look());
+            assert!(wakeup.is_rung() && !wakeup.begin_sleep(how) && wakeup.take_rung());
             // While the first ring is on its way to the system call, the next one makes it too.
             assert!(wakeup.begin_sleep(how));
             wakeup.ring(|_| assert_eq!(ring(&wakeup), Some(how)));
             assert_eq!(ring(&wakeup), None);
-            assert!(wakeup.look());
+            assert!(wakeup.take_rung());
         }
     });
 }
@@ -164,7 +164,7 @@ fn a_sleep_takes_one_write() {
 fn an_awake_thread_takes_no_write() {
     check(4, || {
         let sleeper = Sleeper::new();
-        assert!(sleeper.wakeup.look() && sleeper.wakeup.begin_sleep(Sleep::Polling));
+        assert!(sleeper.wakeup.take_rung() && sleeper.wakeup.begin_sleep(Sleep::Polling));
         sleeper.wakeup.wake_up();
         let ringer = {
             let sleeper = Arc::clone(&sleeper);

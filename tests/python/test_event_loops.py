@@ -142,7 +142,7 @@ def test_grant_to_a_closed_loop_is_released(
     redis_client.lock(name).acquire().release()
 
     async def main() -> Any:
-        acquire: Any = redis_client.lock(name, ttl=600)._begin((main.__code__, 0))
+        acquire: Any = redis_client.lock(name, ttl=600)._start_acquire((main.__code__, 0))
         return acquire, acquire.start()
 
     kept = loop.run_until_complete(main())

@@ -118,7 +118,7 @@ def test_grant_at_the_end_of_a_trio_run_is_released(
 
     async def main(micros: int) -> None:
         kept.append(_trio.running())
-        acquire: Any = redis_client.lock(name, ttl=20)._begin((main.__code__, 0))
+        acquire: Any = redis_client.lock(name, ttl=20)._start_acquire((main.__code__, 0))
         acquire.start()
         end = time.perf_counter() + micros * 1e-6
         while time.perf_counter() < end:

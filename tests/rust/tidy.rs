@@ -1,5 +1,6 @@
 //! Rules for the source tree that no compiler checks.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -140,6 +141,53 @@ fn functions_are_short() {
     }
     let long = format!("impl A {{\n    fn long() {{\n{}    }}\n}}\n", "        a();\n".repeat(49));
     assert_eq!(longest_function(&long), Some((51, "fn long() {".to_owned())));
+}
+
+/// A verb without an object is found everywhere, so a search for such a function finds nothing.
+#[test]
+fn functions_have_names_that_can_be_searched() {
+    const BARE: [&str; 12] = [
+        "ask", "begin", "end", "give", "keep", "look", "note", "of", "over", "read", "say", "tell",
+    ];
+    // The names of the standard library, and `RwLock::read` as users expect it.
+    let known = ["fn read(&mut self, into: &mut [u8])", "fn read(&self, into: &mut [u8])"];
+    let public = "pub fn read(&self) -> Lock {";
+    for folder in ["core/src", "cli/src", "bindings-node/src", "bindings-python/src"] {
+        for path in files(&root().join(folder), &[".rs"]) {
+            for line in fs::read_to_string(&path).unwrap().lines().map(str::trim) {
+                let name =
+                    line.split_once("fn ").and_then(|(_, rest)| rest.split(['(', '<']).next());
+                let bare = name.is_some_and(|name| BARE.contains(&name)) && !line.starts_with("//");
+                let allowed = line == public || known.iter().any(|known| line.contains(known));
+                assert!(!bare || allowed, "{}: name what {line} does it to", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn constants_have_one_meaning() {
+    let mut found = BTreeMap::<String, PathBuf>::new();
+    for folder in ["core/src", "cli/src", "bindings-node/src", "bindings-python/src"] {
+        let is_test = |path: &PathBuf| path.to_string_lossy().contains("tests");
+        for path in files(&root().join(folder), &[".rs"]).into_iter().filter(|path| !is_test(path))
+        {
+            let text = fs::read_to_string(&path).unwrap();
+            // Without indentation: those of modules, and not of tests or types.
+            for line in text.lines().filter(|line| line.contains(": ")) {
+                let mut words = line.split(' ').skip_while(|word| word.starts_with("pub"));
+                let Some("const" | "static") = words.next() else { continue };
+                let Some(name) = words.next().and_then(|word| word.strip_suffix(':')) else {
+                    continue;
+                };
+                let name = name.to_owned();
+                let before = found.insert(name.clone(), path.clone());
+                let shown = path.display();
+                assert!(before.is_none(), "{name} is in {shown} and {}", before.unwrap().display());
+            }
+        }
+    }
+    assert!(found.len() > 100, "{}", found.len());
 }
 
 #[test]
@@ -357,13 +405,13 @@ fn no_static_stays_locked_in_a_forked_child() {
         // On platforms without fork.
         ("core/src/runtime/machine.rs", "START"),
         // Held with Python's GIL, without which no thread forks.
-        ("bindings-python/src/source.rs", "KNOWN"),
+        ("bindings-python/src/source.rs", "KNOWN_RECIPES"),
         ("bindings-python/src/registry.rs", "HELD"),
-        ("bindings-python/src/call_site.rs", "KNOWN"),
-        ("bindings-python/src/owner.rs", "KNOWN"),
+        ("bindings-python/src/call_site.rs", "KNOWN_LINES"),
+        ("bindings-python/src/owner.rs", "KNOWN_OWNERS"),
         ("bindings-python/src/runtime/exit.rs", "PENDING"),
         ("bindings-python/src/runtime/observe.rs", "OBSERVER"),
-        ("bindings-python/src/runtime/event_loop.rs", "SLOTS"),
+        ("bindings-python/src/runtime/event_loop.rs", "LOOP_SLOTS"),
     ];
     for path in
         ["core/src", "bindings-python/src"].map(|dir| files(&root().join(dir), &[".rs"])).concat()

@@ -23,7 +23,7 @@ impl ThreadState {
 
     /// Reads what is available on the connections of this thread. Returns the outcomes so far.
     pub(super) fn read_outcomes(&self) -> Vec<Ended> {
-        self.host.get().map_or(Vec::new(), |host| host.driver.look().0)
+        self.host.get().map_or(Vec::new(), |host| host.driver.read_available().0)
     }
 
     /// Reads and delivers outcomes when the loop reports readable data.

@@ -39,7 +39,7 @@ impl Callback {
     }
 
     /// Keeps the function from being collected, or stops doing so.
-    fn hold(&self, on: bool) {
+    fn keep_alive(&self, on: bool) {
         // SAFETY: this is the JavaScript thread, and only `drop` deletes the reference.
         let status = unsafe {
             if on {
@@ -154,7 +154,7 @@ impl Wake {
     /// Keeps the process and the callback for outcomes alive, or stops doing so. JavaScript thread only.
     pub(crate) fn keep_alive(&self, settle_callback: &Callback, on: bool) {
         if self.needed.swap(on, Ordering::Relaxed) != on {
-            settle_callback.hold(on);
+            settle_callback.keep_alive(on);
             self.refer(settle_callback.env, on);
         }
     }

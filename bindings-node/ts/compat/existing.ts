@@ -32,7 +32,7 @@ export function readClients(clients: unknown, given: RedlockOptions): [string[],
   if (several.length === 0) {
     throw new InvalidOption(`${CALL}: the list of clients is empty. Pass at least one client`);
   }
-  const found = several.map((client) => read(client, given));
+  const found = several.map((client) => readClient(client, given));
   const nodes = found.map(({ node }) => node);
   const options: RedlockOptions = { ...given };
   const [serverName, ...names] = new Set(nodes.map((node) => node.serverName));
@@ -73,7 +73,7 @@ export function readClients(clients: unknown, given: RedlockOptions): [string[],
 }
 
 /** Reads one client. Reading a foreign object may throw any error. */
-function read(client: unknown, given: RedlockOptions): ReadClient {
+function readClient(client: unknown, given: RedlockOptions): ReadClient {
   try {
     const found =
       typeof client === "object" && client !== null ? readSettings(client, given) : undefined;

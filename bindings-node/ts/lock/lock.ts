@@ -20,7 +20,7 @@ import { printable, uncloneable } from "../platform/inspect-format.js";
 import { cancelOn, reasonOf } from "../runtime/abort.js";
 import { acquire, acquireAgain } from "../runtime/operations.js";
 import { Failed } from "../runtime/pending.js";
-import { begin, failing, settled, unwrap } from "../runtime/results.js";
+import { failing, settled, startCall, unwrap } from "../runtime/results.js";
 import type { Grant } from "../runtime/rows.js";
 import { type Body, bodyOf, type OnceResult } from "../scope/body.js";
 import { runUnder } from "../scope/scope.js";
@@ -177,7 +177,7 @@ export class Lock<Fencing extends boolean = boolean> {
       };
       const { native, number } = bound.shared;
       if (isTry)
-        listenForAbort(begin((slot) => native.tryAcquire(slot, bound.nativeNames), receive));
+        listenForAbort(startCall((slot) => native.tryAcquire(slot, bound.nativeNames), receive));
       else listenForAbort(acquire(number, bound.nativeNames, wait, receive));
     });
   }

@@ -4,7 +4,7 @@ import { toError } from "../errors/errors.js";
 import { Failed, type Receiver, slotFor, vacate } from "./pending.js";
 
 /** Starts a call in a new slot and returns the slot. The receiver gets the outcome. */
-export function begin(call: (slot: number) => void, receiver: Receiver): number {
+export function startCall(call: (slot: number) => void, receiver: Receiver): number {
   const slot = slotFor(receiver);
   try {
     call(slot);
@@ -17,7 +17,7 @@ export function begin(call: (slot: number) => void, receiver: Receiver): number 
 
 /** Starts a call and returns its outcome, which the caller passes to `unwrap`. */
 export function settled(call: (slot: number) => void): Promise<unknown> {
-  return new Promise((resolve) => void begin(call, resolve));
+  return new Promise((resolve) => void startCall(call, resolve));
 }
 
 /** Returns the outcome, or throws the exception for a failure. */

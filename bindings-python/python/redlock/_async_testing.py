@@ -178,5 +178,5 @@ class AsyncTests(AsyncRedlock):
 
     async def shutdown(self, timeout: "float | timedelta" = 10) -> int:
         """Ends the client, as `AsyncRedlock.shutdown` does. The node recovers, and the leases of `hold` end."""
-        self._test._end()
+        self._test._end_test()
         return await super().shutdown(timeout)

@@ -75,13 +75,13 @@ async def _enter(lock: "_Lock", site: "tuple[CodeType, int]", frame: "FrameType"
     # Registered first, because a signal handler may raise before an AsyncExitStack has registered the exit.
     is_stack = frame.f_code.co_name == "enter_async_context"
     interrupted = lock._register(frame) if is_stack else None
-    lease: _AsyncLease = await _acquire(lock._begin, site)
+    lease: _AsyncLease = await _acquire(lock._start_acquire, site)
     # No call may be between these lines: a signal handler could raise at its start, and nothing would release the
     # lease.
     try:
         lock._enter(frame, lease, body, interrupted)
         lease._lease._on_lost(body.lost)
-        body.begin()
+        body.enter()
     except BaseException:
         body.discard(lease._lease)
         lock._forget(lease._lease)
@@ -190,7 +190,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         """
         frame = sys._getframe(1)
         site = (frame.f_code, frame.f_lasti)
-        return _acquire(self._lock._begin, site, wait, timeout, *args, **kwargs)
+        return _acquire(self._lock._start_acquire, site, wait, timeout, *args, **kwargs)
 
     @coroutine_function
     def try_acquire(self) -> "Coroutine[Any, Any, _AsyncLease | None]":
@@ -342,7 +342,7 @@ class AsyncLease(_AsyncLease):  # type: ignore[misc]
         try:
             lease._enter(body)
             lease._on_lost(body.lost)
-            body.begin()
+            body.enter()
         except BaseException:
             # Otherwise `_enter` raised it, and the lease is not ours to release.
             if lease._body is body:

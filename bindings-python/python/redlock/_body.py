@@ -32,7 +32,7 @@ class Body:
         self.requested = False
         self.done = False
 
-    def begin(self) -> None:
+    def enter(self) -> None:
         """Does nothing, because the task exists already. trio needs this step."""
 
     def discard(self, lease: "_Lease") -> None:

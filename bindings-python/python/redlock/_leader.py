@@ -89,7 +89,7 @@ async def _lead_coroutine(
     function, args, kwargs = call
     caller = _body()
     while True:
-        lease = await _acquire(lock._begin, site)
+        lease = await _acquire(lock._start_acquire, site)
         returned = False
         try:
             # A loss cancels this task, so the function has ended when the next campaign begins.
@@ -105,7 +105,7 @@ async def _lead_coroutine(
             return result
 
 
-def _begin(lock: "_Lock", is_async: bool, function: "Any", args: "Any", kwargs: "Any") -> "Any":
+def _start_run(lock: "_Lock", is_async: bool, function: "Any", args: "Any", kwargs: "Any") -> "Any":
     """Runs a function for the caller of `run`."""
     from redlock._decorator import call_site, check_body
 
@@ -155,7 +155,7 @@ class Leader(_Leader):  # type: ignore[misc]
             >>> client.leader("scheduler").run(schedule, "report")
             'report done'
         """
-        return _begin(self._lock, False, function, args, kwargs)  # type: ignore[no-any-return]
+        return _start_run(self._lock, False, function, args, kwargs)  # type: ignore[no-any-return]
 
 
 class AsyncLeader(_AsyncLeader):  # type: ignore[misc]
@@ -194,7 +194,7 @@ class AsyncLeader(_AsyncLeader):  # type: ignore[misc]
             >>> await client.as_async().leader("scheduler").run(schedule, "report")
             'report done'
         """
-        return _begin(self._lock, True, function, args, kwargs)  # type: ignore[no-any-return]
+        return _start_run(self._lock, True, function, args, kwargs)  # type: ignore[no-any-return]
 
     async def current(self) -> str | None:
         """Asks the nodes for the leader.

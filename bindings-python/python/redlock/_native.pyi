@@ -1425,10 +1425,6 @@ class Lock:
         """
         Sends the commands of `attach`, for the code at `site`.
         """
-    def _begin(self, /, site: "tuple[types.CodeType, int]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
-        """
-        Begins an acquire, for the code at `site`.
-        """
     def _begin_once(self, /, site: "tuple[types.CodeType, int]") -> _Acquire:
         """
         Begins an acquire that tries once, for the code at `site`.
@@ -1472,6 +1468,10 @@ class Lock:
     def _register(self, /, frame: "types.FrameType") -> "object | None":
         """
         Registers an exit with the `AsyncExitStack` that runs in the frame, for an interrupt before the stack does.
+        """
+    def _start_acquire(self, /, site: "tuple[types.CodeType, int]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any") -> _Acquire:
+        """
+        Begins an acquire, for the code at `site`.
         """
     def acquire(self, /, *, wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None) -> Lease:
         """

@@ -52,7 +52,7 @@ async def _run_coroutine(
     call: "tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]",
 ) -> "tuple[bool, Any]":
     """Runs a coroutine function. Returns whether it ran, and its result."""
-    lease = await _acquire(lock._begin, site)
+    lease = await _acquire(lock._start_acquire, site)
     if lease is None:
         return False, None
     async with lease:
@@ -66,7 +66,7 @@ async def _value(run: "Coroutine[Any, Any, tuple[bool, Any]]") -> "Any":
     return (await run)[1]
 
 
-def _begin(lock: "_Lock", is_async: bool, function: "Any", args: "Any", kwargs: "Any") -> "Any":
+def _start_run(lock: "_Lock", is_async: bool, function: "Any", args: "Any", kwargs: "Any") -> "Any":
     """Runs a function for the caller of `run`."""
     from redlock._decorator import call_site, check_body
 
@@ -133,7 +133,7 @@ class Once(_Once):  # type: ignore[misc]
             >>> once.run(int, "7")
             (False, None)
         """
-        return _begin(self._lock, False, function, args, kwargs)  # type: ignore[no-any-return]
+        return _start_run(self._lock, False, function, args, kwargs)  # type: ignore[no-any-return]
 
     if TYPE_CHECKING:
 
@@ -199,7 +199,7 @@ class AsyncOnce(_AsyncOnce):  # type: ignore[misc]
             >>> await client.as_async().once("payment:42", remember=86400).run(charge)
             (True, 7)
         """
-        return _begin(self._lock, True, function, args, kwargs)  # type: ignore[no-any-return]
+        return _start_run(self._lock, True, function, args, kwargs)  # type: ignore[no-any-return]
 
     def __call__(
         self, function: "Callable[_P, Coroutine[Any, Any, _R]]"

@@ -27,10 +27,10 @@ class Notified:
     def __init__(self, held: list[Lease]) -> None:
         self._held = held
         self._notified: list[Lease] = []
-        self._forget = [lease.on_lost(self._note(lease)) for lease in held]
+        self._forget = [lease.on_lost(self._record_loss(lease)) for lease in held]
         self._end = _now() + NOTIFY_TIMEOUT
 
-    def _note(self, lease: Lease) -> "Callable[[object], None]":
+    def _record_loss(self, lease: Lease) -> "Callable[[object], None]":
         return lambda _: self._notified.append(lease)
 
     def until_notified(self) -> Wait:

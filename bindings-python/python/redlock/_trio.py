@@ -152,7 +152,7 @@ class Body:
         self._scope = trio.CancelScope()
         self._is_finished = False
 
-    def begin(self) -> None:
+    def enter(self) -> None:
         """Enters the scope, so that a loss cancels the body from now on."""
         self._scope.__enter__()
 

@@ -54,7 +54,7 @@ class TestRedlock(Redlock):
             >>> client.lock("job").inspect().held
             True
         """
-        return AsyncTestRedlock._over(self)
+        return AsyncTestRedlock._wrap(self)
 
     def hold(self, name: "Names", **options: "Any") -> Lease:
         """Makes another client hold the lock, until you call `release()` on its lease.
@@ -232,18 +232,18 @@ class TestRedlock(Redlock):
         keys = {*lock.keys}
         return [lease for lease in self.leases() if keys & {*lease.keys}]
 
-    def _end(self) -> None:
+    def _end_test(self) -> None:
         self.recover()
         self._other.close()
 
     def close(self) -> None:
         """Closes the client, as `Redlock.close` does. The node recovers, and the leases of `hold` end."""
-        self._end()
+        self._end_test()
         super().close()
 
     def shutdown(self, timeout: "float | timedelta" = 10) -> int:
         """Ends the client, as `Redlock.shutdown` does. The node recovers, and the leases of `hold` end."""
-        self._end()
+        self._end_test()
         return super().shutdown(timeout)
 
     def __exit__(
@@ -252,7 +252,7 @@ class TestRedlock(Redlock):
         error: BaseException | None,
         trace: "TracebackType | None",
     ) -> None:
-        self._end()
+        self._end_test()
         super().__exit__(kind, error, trace)
 
 
@@ -272,10 +272,10 @@ class AsyncTestRedlock(AsyncTests):
     _test: TestRedlock
 
     def __new__(cls, **options: "Any") -> "Self":
-        return cls._over(TestRedlock(**options))
+        return cls._wrap(TestRedlock(**options))
 
     @classmethod
-    def _over(cls, client: "Any") -> "Self":
+    def _wrap(cls, client: "Any") -> "Self":
         self: Any = super().__new__(cls, client)
         self._test = client
         return self  # type: ignore[no-any-return]

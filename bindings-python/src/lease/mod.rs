@@ -230,6 +230,6 @@ fn warn(record: Record) {
     let text = record.message();
     let warned = Python::try_attach(|py| warn_in_drop::<PyResourceWarning>(py, &text));
     if warned != Some(true) {
-        ffi::tell(record);
+        ffi::log_event(record);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct AsyncLock {
 
 impl AsyncLock {
     /// The asynchronous form of this lock.
-    pub(crate) fn of(lock: Py<Lock>) -> Self {
+    pub(crate) fn from_lock(lock: Py<Lock>) -> Self {
         Self { lock }
     }
 }
@@ -142,6 +142,6 @@ impl Lock {
     ///     >>> lease = await lock.as_async().acquire(wait=5)
     ///     >>> await lease.release()
     fn as_async(slf: Py<Self>) -> AsyncLock {
-        AsyncLock::of(slf)
+        AsyncLock::from_lock(slf)
     }
 }

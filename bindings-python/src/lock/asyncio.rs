@@ -45,7 +45,7 @@ impl Lock {
 
     /// Begins an acquire, for the code at `site`.
     #[pyo3(signature = (site: "tuple[types.CodeType, int]", wait: "float | datetime.timedelta | None" = None, timeout: "float | datetime.timedelta | None" = None, *args: "typing.Any", **kwargs: "typing.Any"))]
-    fn _begin(
+    fn _start_acquire(
         &self,
         py: Python<'_>,
         site: CallSite,

@@ -170,7 +170,7 @@ impl Lock {
         let (py, lock) = (slf.py(), slf.get());
         let frame = call_site::frame(py)?;
         // Registered first, because a signal handler may run before an ExitStack has registered the exit.
-        let call_site = CallSite::of(&frame)?;
+        let call_site = CallSite::of_frame(&frame)?;
         let interrupted =
             if call_site.is_exit_stack() { InterruptedEntry::register(slf, &frame)? } else { None };
         let lease = lock.waited_for(py, call_site, None)?;

@@ -100,7 +100,7 @@ impl Completions {
     /// Raises only exceptions that end the loop.
     pub(super) fn resume_tasks(&self, py: Python<'_>) -> PyResult<()> {
         self.flushes.store(false, Ordering::Relaxed);
-        let (done, rung) = self.driver.look();
+        let (done, rung) = self.driver.read_available();
         if let Some(woken) = self.woken.as_ref().filter(|_| rung) {
             woken.drain();
         }
@@ -169,7 +169,7 @@ impl Completions {
 
     /// Returns the handle that cancels the call with this number.
     pub(super) fn call(&self, id: u64) -> Call {
-        Call::of(id, &self.calls)
+        Call::new(id, &self.calls)
     }
 
     /// The thread that calls callbacks of this loop.

@@ -35,9 +35,9 @@ const MAX_JOBS: usize = 10_000;
 const THREAD_IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// How long queued jobs still run when the interpreter exits.
-const LAST: Duration = Duration::from_secs(1);
+const QUEUED_JOBS_LIMIT: Duration = Duration::from_secs(1);
 /// How long running jobs may take when the interpreter exits. They are code of the program and must not be interrupted.
-const CURRENT: Duration = Duration::from_secs(4);
+const RUNNING_JOBS_LIMIT: Duration = Duration::from_secs(4);
 
 /// A job, which runs with the GIL.
 pub(super) type Job = Box<dyn FnOnce(Python<'_>) -> PyResult<()> + Send>;
@@ -266,9 +266,9 @@ impl Dispatcher {
                 // Nothing is ever sent. The channel closes when the last thread ends.
                 py.detach(|| {
                     let end = lock(end);
-                    let _ = end.recv_timeout(LAST);
+                    let _ = end.recv_timeout(QUEUED_JOBS_LIMIT);
                     channel.over.store(true, Ordering::SeqCst);
-                    let _ = end.recv_timeout(CURRENT);
+                    let _ = end.recv_timeout(RUNNING_JOBS_LIMIT);
                 });
             }
         })?;

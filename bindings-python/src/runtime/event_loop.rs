@@ -91,9 +91,9 @@ pub(super) fn make_class(py: Python<'_>) {
 }
 
 /// A timeout in seconds that is never reached.
-const NEVER: f64 = 1e9;
+const FAR_FUTURE: f64 = 1e9;
 
-static SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
+static LOOP_SLOTS: Mutex<Vec<Slot>> = Mutex::new(Vec::new());
 
 /// Returns the running loop and its completions, which are created at the first use.
 pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions>)> {
@@ -102,7 +102,7 @@ pub(super) fn here(py: Python<'_>) -> PyResult<(Bound<'_, PyAny>, Py<Completions
         Some(trio) => trio,
         None => RUNNING.import(py, "asyncio", "get_running_loop")?.call0()?,
     };
-    let found = lock(&SLOTS)
+    let found = lock(&LOOP_SLOTS)
         .iter()
         .filter(|slot| slot.descriptors == descriptor_generation())
         .filter_map(|slot| slot.completions(py))
@@ -180,7 +180,7 @@ fn by_thread(
     let completions = Py::new(py, completions)?;
     // Never called. The loop owns it.
     let reader = Reader::new(py, number, &completions, false)?;
-    tried(py, event_loop.call_method1("call_later", (NEVER, reader)))?;
+    tried(py, event_loop.call_method1("call_later", (FAR_FUTURE, reader)))?;
     Ok(completions)
 }
 
@@ -188,7 +188,7 @@ fn by_thread(
 fn add(py: Python<'_>, slot: Slot) -> PyResult<()> {
     let generation = slot.generation;
     let known: Vec<(u64, u32, Option<Bound<'_, Completions>>)> = {
-        let mut slots = lock(&SLOTS);
+        let mut slots = lock(&LOOP_SLOTS);
         slots.push(slot);
         slots.iter().map(|slot| (slot.number, slot.generation, slot.completions(py))).collect()
     };
@@ -205,7 +205,7 @@ fn add(py: Python<'_>, slot: Slot) -> PyResult<()> {
 
 fn forget(number: u64) {
     let gone: Vec<Slot> = {
-        let mut slots = lock(&SLOTS);
+        let mut slots = lock(&LOOP_SLOTS);
         let (gone, kept) = slots.drain(..).partition(|slot| slot.number == number);
         *slots = kept;
         gone
@@ -215,7 +215,7 @@ fn forget(number: u64) {
 
 /// Wakes a loop that cannot watch a file descriptor. Runs on the thread of `waker`.
 fn wake(py: Python<'_>, number: u64) {
-    let completions = lock(&SLOTS)
+    let completions = lock(&LOOP_SLOTS)
         .iter()
         .find(|slot| slot.number == number)
         .and_then(|slot| slot.completions(py));

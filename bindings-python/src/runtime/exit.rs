@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use super::lock;
 
 /// The maximum age of a clean-up to wait for. An older one was sent or never will be.
-const RECENT: Duration = Duration::from_secs(2);
+const MAX_AGE: Duration = Duration::from_secs(2);
 /// The maximum delay of an exit.
 const MAX_CLEANUP_WAIT: Duration = Duration::from_millis(200);
 /// The maximum number of locks to remember.
@@ -25,7 +25,7 @@ pub(crate) fn record_interrupted(interrupted: &Arc<redlock::Lock>) {
         let mut pending = lock(&PENDING);
         let crowded = pending.len() >= MAX_PENDING;
         let (old, mut recent): (Vec<_>, Vec<_>) =
-            pending.drain(..).partition(|(at, _)| crowded || now.duration_since(*at) > RECENT);
+            pending.drain(..).partition(|(at, _)| crowded || now.duration_since(*at) > MAX_AGE);
         recent.push((now, Arc::clone(interrupted)));
         *pending = recent;
         old
@@ -36,7 +36,7 @@ pub(crate) fn record_interrupted(interrupted: &Arc<redlock::Lock>) {
 /// Waits until the nodes have replied to a command that was sent after the clean-ups.
 pub(super) fn wait_for_clean_ups(py: Python<'_>) {
     let pending = std::mem::take(&mut *lock(&PENDING));
-    let recent = pending.into_iter().filter(|(at, _)| at.elapsed() < RECENT);
+    let recent = pending.into_iter().filter(|(at, _)| at.elapsed() < MAX_AGE);
     let (done, answers) = mpsc::channel::<()>();
     for (_, lock) in recent {
         let (answer, done) = (lock.inspect(), done.clone());

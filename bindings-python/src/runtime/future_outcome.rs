@@ -17,7 +17,7 @@ pub(super) enum Outcome {
 
 impl Outcome {
     /// Converts the result of a call.
-    pub(super) fn of(py: Python<'_>, answer: PyResult<Py<PyAny>>) -> Self {
+    pub(super) fn from_result(py: Python<'_>, answer: PyResult<Py<PyAny>>) -> Self {
         answer.map_or_else(|error| Self::Error(error.into_value(py)), Self::Result)
     }
 

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 use crate::once_cell::{Once, intern};
 
 /// The minimum and maximum sleep between two polls. It grows with each poll.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+const POLL_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// The library whose greenlets run in this process.
 pub(crate) struct Greenlets<'py> {
@@ -35,7 +35,7 @@ pub(crate) fn in_use(py: Python<'_>) -> PyResult<Option<Greenlets<'_>>> {
         }
         let sleep = py.import(library)?.getattr(intern!(py, "sleep"))?;
         let current = py.import(intern!(py, "greenlet"))?.getattr(intern!(py, "getcurrent"))?;
-        return Ok(Some(Greenlets { sleep, current, pause: PAUSES.0 }));
+        return Ok(Some(Greenlets { sleep, current, pause: POLL_PAUSES.0 }));
     }
     Ok(None)
 }
@@ -49,7 +49,7 @@ impl<'py> Greenlets<'py> {
     /// Lets other greenlets run briefly. Raises the exception that ends this greenlet.
     pub(crate) fn pause(&mut self) -> PyResult<()> {
         let pause = self.pause;
-        self.pause = (pause * 2).min(PAUSES.1);
+        self.pause = (pause * 2).min(POLL_PAUSES.1);
         self.sleep.call1((pause.as_secs_f64(),)).map(drop)
     }
 }

@@ -19,7 +19,7 @@ const END_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// The lower half is the number of threads that run Python code below native frames. The upper half identifies the
 /// process, because a forked child has no threads of its parent.
 static INSIDE: AtomicU64 = AtomicU64::new(0);
-static ENDING: AtomicBool = AtomicBool::new(false);
+static INTERPRETER_ENDS: AtomicBool = AtomicBool::new(false);
 
 /// A thread that runs Python code below native frames.
 pub(super) struct Inside(());
@@ -31,7 +31,7 @@ impl Inside {
         let _ = INSIDE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         // Checked after the registration, so that either the end sees this thread, or this thread sees the end.
         let inside = Self(());
-        (!ENDING.load(Ordering::SeqCst)).then_some(inside)
+        (!INTERPRETER_ENDS.load(Ordering::SeqCst)).then_some(inside)
     }
 }
 
@@ -53,7 +53,7 @@ fn is_ours(count: u64) -> bool {
 /// Called when the package is imported. Handlers that are registered later run earlier, while everything still works.
 pub(super) fn wait_at_exit(py: Python<'_>) -> PyResult<()> {
     let wait = PyCFunction::new_closure(py, Some(c"wait"), None, |args, _| {
-        ENDING.store(true, Ordering::SeqCst);
+        INTERPRETER_ENDS.store(true, Ordering::SeqCst);
         args.py().detach(|| {
             let end = Instant::now() + MAX_END_DELAY;
             let is_inside = |count: u64| is_ours(count) && count != ours();

@@ -63,7 +63,7 @@ impl LoopFuture {
     pub(super) fn settle(slf: &Bound<'_, Self>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
         let (me, event_loop) = (slf.get(), slf.get().event_loop.bind(slf.py()));
         me.unseen.store(answer.is_err(), Ordering::Relaxed);
-        let mut callbacks = me.set_outcome(Outcome::of(slf.py(), answer)).into_iter();
+        let mut callbacks = me.set_outcome(Outcome::from_result(slf.py(), answer)).into_iter();
         let first = callbacks.next();
         callbacks.try_for_each(|callback| callback.call_soon(event_loop, slf))?;
         first.map_or(Ok(()), |first| first.call(event_loop, slf))

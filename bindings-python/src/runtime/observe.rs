@@ -25,7 +25,7 @@ pub(crate) fn observe_by(observer: Option<Py<PyAny>>) {
 
 /// Calls the observer on the caller's thread and in its task. Its exceptions are not raised in the caller, except those
 /// that end programs.
-pub(crate) fn tell(
+pub(crate) fn call_observer(
     py: Python<'_>,
     key: impl FnOnce() -> String,
     took: Duration,

@@ -79,12 +79,12 @@ pub(crate) fn capture(py: Python<'_>) -> PyResult<Option<CallContext>> {
 
 thread_local! {
     /// The call whose future this thread polls.
-    static CURRENT: RefCell<Option<CallSite>> = const { RefCell::new(None) };
+    static CURRENT_CALL: RefCell<Option<CallSite>> = const { RefCell::new(None) };
 }
 
 /// The call whose future this thread polls. Its records are made within.
 pub(super) fn current() -> Option<CallSite> {
-    CURRENT.with_borrow(Clone::clone)
+    CURRENT_CALL.with_borrow(Clone::clone)
 }
 
 /// A future whose log records belong to a call.
@@ -108,7 +108,7 @@ impl<F: Future> Future for Originating<F> {
         // SAFETY: the future is never moved out of its field, and the other field is not pinned.
         let this = unsafe { self.get_unchecked_mut() };
         let _restored =
-            this.call.as_ref().map(|call| Restored(CURRENT.replace(Some(call.clone()))));
+            this.call.as_ref().map(|call| Restored(CURRENT_CALL.replace(Some(call.clone()))));
         // SAFETY: as above.
         unsafe { Pin::new_unchecked(&mut this.future) }.poll(cx)
     }
@@ -119,6 +119,6 @@ struct Restored(Option<CallSite>);
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        CURRENT_CALL.set(self.0.take());
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Call(u64, Weak<PendingCalls>);
 
 impl Call {
     /// Creates the handle of the call with this number.
-    pub(super) fn of(id: u64, calls: &Arc<PendingCalls>) -> Self {
+    pub(super) fn new(id: u64, calls: &Arc<PendingCalls>) -> Self {
         Self(id, Arc::downgrade(calls))
     }
 }

@@ -61,8 +61,8 @@ pub(crate) async fn doctor(args: Args) -> Status {
     }
     match findings.iter().map(|finding| finding.severity).max() {
         None | Some(Severity::Note) => Status::SUCCESS,
-        Some(Severity::Warning) => Status::of(1),
-        Some(Severity::Error) => Status::of(2),
+        Some(Severity::Warning) => Status::from_code(1),
+        Some(Severity::Error) => Status::from_code(2),
     }
 }
 

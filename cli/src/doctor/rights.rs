@@ -31,15 +31,15 @@ const fn right(rule: &'static str, need: Need, command: &'static str) -> Right {
     Right { rule, need, command }
 }
 
-const READERS: Need = Need::Feature("read/write locks");
+const RWLOCKS: Need = Need::Feature("read/write locks");
 
 /// Each right. PREFIX stands for the key prefix.
 pub(super) const RIGHTS: [Right; 39] = [
     right("~PREFIX*", Need::Lock, "GET KEY"),
     right("~{PREFIX*}:fence", Need::Feature("fencing"), "GET KEY"),
     right("~{PREFIX*}#*", Need::Feature("semaphores"), "GET KEY"),
-    right("~{PREFIX*}:readers", READERS, "GET KEY"),
-    right("~{PREFIX*}:turn", READERS, "GET KEY"),
+    right("~{PREFIX*}:readers", RWLOCKS, "GET KEY"),
+    right("~{PREFIX*}:turn", RWLOCKS, "GET KEY"),
     right("+evalsha", Need::Lock, "EVALSHA 0000000000000000000000000000000000000000 0"),
     right("+script|load", Need::Lock, "SCRIPT LOAD return"),
     right("+get", Need::Lock, "GET KEY"),
@@ -52,11 +52,11 @@ pub(super) const RIGHTS: [Right; 39] = [
     right("+exists", Need::Work, "EXISTS KEY"),
     right("+ping", Need::Work, "PING"),
     right("+time", Need::Feature("fencing and read/write locks"), "TIME"),
-    right("+zadd", READERS, "ZADD KEY XX 0 x"),
-    right("+zrem", READERS, "ZREM KEY x"),
-    right("+zscore", READERS, "ZSCORE KEY x"),
-    right("+zrange", READERS, "ZRANGE KEY 0 0"),
-    right("+zremrangebyscore", READERS, "ZREMRANGEBYSCORE KEY 0 0"),
+    right("+zadd", RWLOCKS, "ZADD KEY XX 0 x"),
+    right("+zrem", RWLOCKS, "ZREM KEY x"),
+    right("+zscore", RWLOCKS, "ZSCORE KEY x"),
+    right("+zrange", RWLOCKS, "ZRANGE KEY 0 0"),
+    right("+zremrangebyscore", RWLOCKS, "ZREMRANGEBYSCORE KEY 0 0"),
     right("+select", Need::Database, "SELECT 0"),
     right("+wait", Need::Feature("min_replicas"), "WAIT 0 0"),
     right("+waitaof", Need::Feature("fsync"), "WAITAOF 0 0 0"),

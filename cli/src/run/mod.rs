@@ -21,7 +21,7 @@ use redlock::{Lease, Lock, Redlock, Result, ffi};
 use serde_json::json;
 
 use crate::connection::Connection;
-use crate::report::{Report, say};
+use crate::report::{Report, print_message};
 use crate::snapshot::seconds;
 use crate::status::{self, CONFLICT, Status};
 use crate::times;
@@ -149,7 +149,7 @@ pub(crate) async fn run(args: Args) -> Status {
     let signals = match Signals::catch() {
         Ok(signals) => signals,
         Err(error) => {
-            say(&format!("cannot catch signals: {error}"));
+            print_message(&format!("cannot catch signals: {error}"));
             return status::INTERNAL;
         }
     };
@@ -169,7 +169,7 @@ impl Run {
     async fn run(mut self) -> Status {
         let lock = self.args.lock.lock(&self.client, &self.args.name);
         let began = Instant::now();
-        let conflict = Status::of(self.args.command.conflict_exit_code);
+        let conflict = Status::from_code(self.args.command.conflict_exit_code);
         // Of a semaphore, another permit may be free.
         let can_be_nested = self.args.lock.permits.is_none();
         let (name, shared) = (&*self.args.name, self.args.lock.shared);
@@ -197,7 +197,7 @@ impl Run {
         match acquired {
             Ok(lease) => {
                 self.report_acquired(&lease, began.elapsed());
-                self.hold(lease).await
+                self.run_command(lease).await
             }
             Err(error) => {
                 // The deletes of a last attempt may be under way.
@@ -223,7 +223,7 @@ impl Run {
     }
 
     /// Runs the command, and releases the lock.
-    async fn hold(mut self, lease: Lease) -> Status {
+    async fn run_command(mut self, lease: Lease) -> Status {
         let on_lost = self.args.command.on_lost;
         let child =
             Child::start(&self.args.words, &self.environment(&lease), on_lost.signal_of_a_death());

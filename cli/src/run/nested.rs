@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::snapshot::has_readers;
 
 /// How many digits of a token an inspection shows.
-const DIGITS: usize = 8;
+const ID_DIGITS: usize = 8;
 
 /// Whether the lock can only be acquired after this process has ended. Says so.
 pub(super) async fn is_own(lock: &Lock, name: &str, shared: bool, report: Report) -> bool {
@@ -38,7 +38,7 @@ pub(super) async fn is_own(lock: &Lock, name: &str, shared: bool, report: Report
 
 /// Whether the holder has this token.
 fn has_token(found: &Inspection, token: &str) -> bool {
-    let own = token.get(..DIGITS);
+    let own = token.get(..ID_DIGITS);
     let has = |state, shown: &Option<String>| state == NodeState::Held && shown.as_deref() == own;
     found.held && own.is_some() && found.nodes.iter().any(|node| has(node.state, &node.token))
 }

@@ -21,7 +21,7 @@ const CAUGHT: [c_int; 9] =
 /// Where the handler writes to. -1 if there is no reader.
 static SENDER: AtomicI32 = AtomicI32::new(-1);
 
-extern "C" fn note(signal: c_int) {
+extern "C" fn write_signal(signal: c_int) {
     let byte = u8::try_from(signal).unwrap_or_default();
     // SAFETY: write(2) may be called in a handler. The interrupted code must not see another errno.
     unsafe {
@@ -66,7 +66,7 @@ impl Signals {
             let before = action(signal, None)?;
             // Without a handler for it, the end of a child could not be awaited.
             if before.sa_sigaction != libc::SIG_IGN || signal == SIGCHLD {
-                action(signal, Some(note as *const () as usize))?;
+                action(signal, Some(write_signal as *const () as usize))?;
                 signals.before.push((signal, before));
             }
         }

@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::status::Status;
 
 /// How often to look whether the processes that the command has left are gone. Nothing notifies of their end.
-const LOOK: Duration = Duration::from_millis(20);
+const CHILD_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often to kill them.
 const KILLS: usize = 50;
 
@@ -58,9 +58,9 @@ impl Ended {
                 Status::by_signal_of_terminal(signal)
             }
             Some(signal) => Status::of_signal(signal),
-            None => {
-                Status::of(u8::try_from(self.exit.code().unwrap_or_default()).unwrap_or(u8::MAX))
-            }
+            None => Status::from_code(
+                u8::try_from(self.exit.code().unwrap_or_default()).unwrap_or(u8::MAX),
+            ),
         }
     }
 }
@@ -150,7 +150,7 @@ impl Supervision {
         let kill_at = self.kill_at.unwrap_or_else(Instant::now);
         while self.child.has_processes() && Instant::now() < kill_at {
             tokio::select! {
-                () = sleep(LOOK) => {}
+                () = sleep(CHILD_CHECK_INTERVAL) => {}
                 signal = signals.next() => {
                     if self.is_impatient(signal) {
                         break;
@@ -164,7 +164,7 @@ impl Supervision {
                 break;
             }
             self.kill();
-            sleep(LOOK).await;
+            sleep(CHILD_CHECK_INTERVAL).await;
         }
     }
 }

@@ -15,9 +15,9 @@ use crate::times;
 /// When the lock is looked at first. Most acquires take less.
 const FIRST: Duration = Duration::from_millis(300);
 /// How often the line is updated.
-const INTERVAL: Duration = Duration::from_secs(1);
+const WAIT_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often to look whether the servers reply, if nothing else is shown.
-const UNSEEN: Duration = Duration::from_secs(5);
+const UNSEEN_AFTER: Duration = Duration::from_secs(5);
 
 /// Acquires the lock. On a terminal, one line shows its holder until then. Programs get an event for each holder. If
 /// the servers do not reply, a message says so in every case.
@@ -42,7 +42,7 @@ async fn show(lock: &Lock, report: Report) -> Infallible {
     loop {
         let found = lock.inspect().await;
         // An error that ends the acquire is reported by it.
-        line.suspend(|| silence.note(found.as_ref().err()));
+        line.suspend(|| silence.record_reply(found.as_ref().err()));
         if let Ok(found) = &found {
             let name = lock.names().join(", ");
             let waited = times::shown(began.elapsed());
@@ -61,7 +61,7 @@ async fn show(lock: &Lock, report: Report) -> Infallible {
             }
         }
         let is_seen = has_line || report.json || found.is_err();
-        tokio::time::sleep(if is_seen { INTERVAL } else { UNSEEN }).await;
+        tokio::time::sleep(if is_seen { WAIT_REPORT_INTERVAL } else { UNSEEN_AFTER }).await;
     }
 }
 

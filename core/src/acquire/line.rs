@@ -11,14 +11,14 @@ use crate::node::Places;
 use crate::primitive::Share;
 
 /// How much a refused caller takes of a line.
-pub(super) const ALL: u32 = u32::MAX;
+pub(super) const WHOLE_LINE: u32 = u32::MAX;
 
 /// How much a caller with its turn takes of the line of its key at this position: its share at first, later all if
 /// other clients held the key, or if they held none. If the nodes did not refuse, one caller at a time tries again.
 pub(super) fn part_at(taken: Option<&Places>, share: Share, at: usize) -> u32 {
     match taken {
         None => share.own,
-        Some(taken) if taken.is_empty() || taken.has(at) => ALL,
+        Some(taken) if taken.is_empty() || taken.has(at) => WHOLE_LINE,
         Some(_) => 0,
     }
 }

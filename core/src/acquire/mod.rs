@@ -164,7 +164,7 @@ fn report(
             "granted"
         );
         // Later events belong to the span of the lease.
-        state.keep_spans(spans.hold(|| state.key(), state.token_prefix()));
+        state.keep_spans(spans.hold_span(|| state.key(), state.token_prefix()));
     }
     spans.record_outcome(word, waited, outcome.err().and_then(Error::holder));
 }

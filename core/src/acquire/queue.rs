@@ -20,7 +20,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
-use super::line::{ALL, Availability, Line, NoQuorum, part_at};
+use super::line::{Availability, Line, NoQuorum, WHOLE_LINE, part_at};
 use super::refusal::Refusal;
 use crate::clock::Instant;
 use crate::collections::{Key, Keyed};
@@ -102,7 +102,7 @@ impl Lines {
     }
 
     /// Sets how much of each line the caller takes from later ones.
-    fn hold(&mut self, id: NonZeroU64, keys: &[String], part: impl Fn(usize) -> u32) {
+    fn set_parts(&mut self, id: NonZeroU64, keys: &[String], part: impl Fn(usize) -> u32) {
         for (at, key) in keys.iter().enumerate() {
             if let Some(line) = self.by_key.get_mut(key.as_str()) {
                 line.set_part(id, part(at));
@@ -120,12 +120,12 @@ impl Lines {
         taken: Option<Places>,
     ) {
         if let Some(line) = self.held_back(id, keys, share) {
-            self.hold(id, keys, |_| 0);
+            self.set_parts(id, keys, |_| 0);
             let keys = Arc::clone(keys);
             self.wait_in(id, &keys[line]);
             self.waiting.insert(id, Waiting { keys, line, share, taken, waker: None });
         } else {
-            self.hold(id, keys, |at| part_at(taken.as_ref(), share, at));
+            self.set_parts(id, keys, |at| part_at(taken.as_ref(), share, at));
         }
     }
 
@@ -173,7 +173,7 @@ impl Lines {
             return None;
         }
         let Waiting { keys, share, taken, waker, .. } = waiting;
-        self.hold(id, &keys, |at| part_at(taken.as_ref(), share, at));
+        self.set_parts(id, &keys, |at| part_at(taken.as_ref(), share, at));
         waker
     }
 }
@@ -206,7 +206,7 @@ impl Ticket {
     /// empty if the round ended without a refusal, and `None` if this caller goes on with its share.
     pub(crate) fn refused(&self, taken: Option<&Places>) {
         let (Some(taken), Some(mut lines)) = (taken, self.queue.lines()) else { return };
-        lines.hold(self.id, &self.keys, |at| if taken.has(at) { ALL } else { 0 });
+        lines.set_parts(self.id, &self.keys, |at| if taken.has(at) { WHOLE_LINE } else { 0 });
         // If other clients hold all of the keys, nothing changes for later callers.
         let woken = if taken.all(self.keys.len()) { Vec::new() } else { lines.admit(&self.keys) };
         drop(lines);

@@ -28,7 +28,7 @@ const LONGEST_SPLIT: Duration = Duration::from_millis(400);
 const UNNOTIFIED_POLL: (Duration, Duration) =
     (Duration::from_millis(5), Duration::from_millis(100));
 /// Between rounds without a quorum of usable nodes. Each round takes votes away from other clients for a while.
-const UNAVAILABLE: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
+const UNAVAILABLE_PAUSES: (Duration, Duration) = (Duration::from_millis(5), FALLBACK);
 /// Two end times this close belong to one key, because nodes report whole milliseconds.
 const SAME_END: Duration = Duration::from_millis(3);
 
@@ -83,7 +83,7 @@ impl Delays {
     }
 
     pub(super) fn while_unavailable(&mut self) -> Duration {
-        self.unavailable.delay(UNAVAILABLE)
+        self.unavailable.delay(UNAVAILABLE_PAUSES)
     }
 
     /// The delay until the holder's TTL ends, or until the next request without a notification.

@@ -24,7 +24,7 @@ use crate::runtime::background::spawn;
 
 /// The interval at which waiting acquires and held leases are counted. Leases end in many ways, so polling is simpler
 /// and cheaper than a signal for each.
-const LOOK: Duration = Duration::from_millis(10);
+const SHUTDOWN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Leases that the shutdown released, with the replies to their deletes.
 type Sent = Vec<(Arc<State>, Collect<bool>)>;
@@ -187,7 +187,7 @@ async fn all_confirmed(sent: Sent) -> Result<usize> {
 
 async fn ends(busy: impl Fn() -> bool, clock: &dyn Clock, until: Instant) {
     while clock.now() < until && busy() {
-        clock.sleep_until(until.min(clock.now() + LOOK)).await;
+        clock.sleep_until(until.min(clock.now() + SHUTDOWN_CHECK_INTERVAL)).await;
     }
 }
 
@@ -218,7 +218,7 @@ async fn deletes_arrive(
         if asked.is_empty() || clock.now() >= end {
             return confirmed_without(nodes, &asked);
         }
-        clock.sleep_until(end.min(clock.now() + LOOK)).await;
+        clock.sleep_until(end.min(clock.now() + SHUTDOWN_CHECK_INTERVAL)).await;
     }
 }
 

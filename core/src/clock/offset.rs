@@ -26,7 +26,7 @@ struct State {
 
 impl OffsetClock {
     /// Advances the clock at once, as if the machine had been suspended.
-    pub(crate) fn pass(&self, time: Duration) {
+    pub(crate) fn advance(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let later = |ahead: u64| Some(ahead.saturating_add(nanos));
         let _ = self.0.offset.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
@@ -46,7 +46,7 @@ impl OffsetClock {
 
 impl Stepped for OffsetClock {
     fn move_to(&self, at: Instant) {
-        self.pass(at.since(self.now()));
+        self.advance(at.since(self.now()));
     }
 
     fn with_sleepers<T>(&self, read: impl FnOnce(&Sleepers) -> T) -> T {

@@ -23,12 +23,12 @@ use crate::runtime::{WakeHandle, has_stack_space, timers};
 ///
 /// Applies until the returned value is dropped.
 pub fn about_to_wait() -> impl Sized {
-    Driving::begin(true, true)
+    Driving::start(true, true)
 }
 
 /// Like [`about_to_wait`], for a thread whose event loop reads the replies through its [`crate::ffi::Driver`].
 pub fn about_to_ask() -> impl Sized {
-    Driving::begin(true, false)
+    Driving::start(true, false)
 }
 
 /// Polls a future whenever it is woken, for at most `time`.
@@ -37,13 +37,13 @@ pub fn about_to_ask() -> impl Sized {
 pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Output> {
     let handle = has_stack_space().then(WakeHandle::of_thread).flatten();
     // The order matters: the last commands are written while `Driving` exists.
-    let _driving = Driving::begin(handle.is_some(), true);
+    let _driving = Driving::start(handle.is_some(), true);
     let handle = handle.unwrap_or_else(WakeHandle::without_descriptor);
     let waker = Waker::from(Arc::clone(&handle));
     let mut connections = Connections::default();
     let mut end = None;
     loop {
-        if handle.look() {
+        if handle.take_rung() {
             if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return Poll::Ready(value);
             }
@@ -97,7 +97,7 @@ impl Connections {
             match numbers.get(*at) {
                 None => handle.clear(),
                 // If more is available, the descriptor stays readable.
-                Some(number) => drop(self.reactor.read(*number)),
+                Some(number) => drop(self.reactor.read_available(*number)),
             }
         }
         ready.is_empty()

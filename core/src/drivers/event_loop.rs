@@ -1,8 +1,9 @@
 //! Runs futures on the thread of an event loop, which writes their commands and reads their replies.
 //!
-//! The loop watches one descriptor, which the bindings register (`ffi::driver`), and calls [`LoopDriver::look`] when it
-//! is readable. The commands of one turn are written together at its end, or when there are enough for the server to
-//! begin. If the previous turn had only one caller, they are written immediately.
+//! The loop watches one descriptor, which the bindings register (`ffi::driver`), and calls
+//! [`LoopDriver::read_available`] when it is readable. The commands of one turn are written together at its end, or
+//! when there are enough for the server to begin. If the previous turn had only one caller, they are written
+//! immediately.
 
 use std::io;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ impl<T> LoopDriver<T> {
     }
 
     /// Starts new futures. Returns the results so far, and false if [`LoopDriver::flush`] must write the commands.
-    pub(crate) fn begin(&self) -> (Vec<T>, bool) {
+    pub(crate) fn start_futures(&self) -> (Vec<T>, bool) {
         let begun = self.with(|work, waker| {
             let done = work.poll(waker);
             if work.submitted.is_due() {
@@ -84,10 +85,10 @@ impl<T> LoopDriver<T> {
 
     /// Reads the available replies, and polls the futures that wait for them. Returns the results, and whether the
     /// descriptor that the loop added is readable.
-    pub(crate) fn look(&self) -> (Vec<T>, bool) {
+    pub(crate) fn read_available(&self) -> (Vec<T>, bool) {
         let looked = self.with(|work, waker| {
             // From now on, replies that are read here wake futures without a system call.
-            waker.look();
+            waker.take_rung();
             // The poller is asked only if there is not exactly one connection, or if it woke no future. Any other
             // readable descriptor makes the loop look again.
             let is_read = work.reactor.read_single() && waker.is_rung();
@@ -124,9 +125,9 @@ impl<T> Work<T> {
     fn poll(&mut self, handle: &Arc<WakeHandle>) -> Vec<T> {
         let waker = Waker::from(Arc::clone(handle));
         let mut done = Vec::new();
-        let driving = Driving::begin(true, false);
+        let driving = Driving::start(true, false);
         let asleep = (0..MAX_POLLS).any(|_| {
-            handle.look();
+            handle.take_rung();
             (self.poll_woken)(&mut Context::from_waker(&waker), &mut done);
             handle.begin_sleep()
         });

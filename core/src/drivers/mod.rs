@@ -62,7 +62,7 @@ pub(crate) trait Driven: Send + Sync {
     ) -> Option<ReaderRole>;
 
     /// Reads the available replies, and writes the submitted commands. Returns whether more may be available.
-    fn read(&self) -> bool;
+    fn read_available(&self) -> bool;
 
     /// Returns the descriptor to wait for. Returns `None` if the role has ended.
     fn descriptor(&self, role: ReaderRole) -> Option<i32>;
@@ -97,7 +97,7 @@ impl Driven for IdleConnection {
         None
     }
 
-    fn read(&self) -> bool {
+    fn read_available(&self) -> bool {
         false
     }
 

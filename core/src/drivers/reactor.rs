@@ -58,16 +58,16 @@ impl Reactor {
     }
 
     /// Reads the available replies of the connection with this number. Returns whether there may be more.
-    pub(super) fn read(&self, number: u64) -> bool {
+    pub(super) fn read_available(&self, number: u64) -> bool {
         let used = usize::try_from(number).ok().and_then(|number| self.used.get(number));
-        used.is_some_and(|used| used.connection.read())
+        used.is_some_and(|used| used.connection.read_available())
     }
 
     /// Reads the only connection. Returns false if there are several, or if another thread has its reader role.
     pub(super) fn read_single(&self) -> bool {
         let is_alone = matches!(&self.used[..], [only] if only.descriptor().is_some());
         if is_alone {
-            self.read(0);
+            self.read_available(0);
         }
         is_alone
     }
@@ -75,7 +75,7 @@ impl Reactor {
     /// Reads the available replies, for a driver that is notified once. Returns true if there may be more.
     pub(super) fn read_all(&self) -> bool {
         // With one connection, the poller need not be asked.
-        if self.used.len() == 1 { self.read(0) } else { self.read_ready(|_| ()) }
+        if self.used.len() == 1 { self.read_available(0) } else { self.read_ready(|_| ()) }
     }
 
     /// Reads all readable connections. `other` gets the numbers of the other descriptors that are readable. Returns
@@ -84,7 +84,7 @@ impl Reactor {
         let (mut found, mut more) = (0, false);
         for number in self.poller.iter().flat_map(|poller| poller.ready()) {
             found += 1;
-            more |= self.read(number);
+            more |= self.read_available(number);
             other(number);
         }
         more || found == MAX_READY
@@ -223,14 +223,14 @@ pub(super) struct Driving {
 }
 
 impl Driving {
-    pub(super) fn begin(drives: bool, keeps_timers: bool) -> Self {
+    pub(super) fn start(drives: bool, keeps_timers: bool) -> Self {
         let drove = with_local(&THREAD, |thread| std::mem::replace(&mut thread.drives, drives));
         if !drives {
             take_submitted().iter().for_each(|connection| connection.delegate());
         }
         Self {
             drove: drove.unwrap_or_default(),
-            kept_timers: timers::keep(keeps_timers),
+            kept_timers: timers::set_kept(keeps_timers),
             _thread: PhantomData,
         }
     }
@@ -239,7 +239,7 @@ impl Driving {
 /// The last commands are always written. The background thread reads the replies.
 impl Drop for Driving {
     fn drop(&mut self) {
-        timers::keep(self.kept_timers);
+        timers::set_kept(self.kept_timers);
         with_local(&THREAD, |thread| thread.drives = self.drove);
         if !self.drove {
             take_submitted().iter().for_each(|connection| connection.write_and_delegate());

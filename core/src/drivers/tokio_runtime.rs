@@ -106,7 +106,7 @@ impl Drop for RuntimeDriver {
     fn drop(&mut self) {
         // The client is gone. In a forked child, its mutex may be locked forever.
         if self.0.task.is_ours() {
-            self.0.end();
+            self.0.end_task();
             self.0.waker.wake();
         }
     }
@@ -264,7 +264,7 @@ impl Shared {
     }
 
     /// Ends the task. The background thread does the remaining work.
-    fn end(&self) {
+    fn end_task(&self) {
         let mut task = lock(&self.task);
         let TaskState::Started(runtime, pending) = &mut *task else { return };
         let (runtime, mut pending) = (*runtime, std::mem::take(pending));
@@ -294,7 +294,7 @@ impl Future for DriverTask {
         let this = self.get_mut();
         this.shared.waker.register(cx.waker());
         // The background thread has a larger stack.
-        if !has_stack_space() || this.read(cx).is_err() {
+        if !has_stack_space() || this.read_available(cx).is_err() {
             return Poll::Ready(());
         }
         this.write(cx)
@@ -310,7 +310,7 @@ impl DriverTask {
     }
 
     /// Reads the available replies. Returns an error if the runtime ends.
-    fn read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    fn read_available(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut is_readable = std::mem::take(&mut self.more);
         while let Poll::Ready(ready) = self.watched.poll_readable(cx) {
             ready?;
@@ -352,7 +352,7 @@ impl DriverTask {
 /// Usually at the end of the runtime. The background thread writes the last commands and reads the replies.
 impl Drop for DriverTask {
     fn drop(&mut self) {
-        self.shared.end();
+        self.shared.end_task();
         self.shared.clear();
     }
 }

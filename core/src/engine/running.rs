@@ -37,7 +37,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn of(leases: &Arc<Leases>) -> Self {
+    fn new(leases: &Arc<Leases>) -> Self {
         let leases = Owned::new(Arc::downgrade(leases));
         Self { has_failed: AtomicBool::new(false), reported: Notify::new(), leases }
     }
@@ -156,7 +156,7 @@ impl Running {
             unconfirmed: Throttle::default(),
         };
         let leases = Arc::new(leases);
-        let failure = Arc::new(Failure::of(&leases));
+        let failure = Arc::new(Failure::new(&leases));
         let acquirer = Owned::new(Arc::new(Acquirer::new(leases)));
         let running = Self { failure, acquirer };
         (running, Box::pin(monitor))

@@ -166,7 +166,7 @@ impl Error {
         let why = format!("cannot start the background thread: {error}");
         let text = format!("{}: {why}", shown(key));
         let mut failure = Self::new(ErrorKind::Unavailable, &text).about(key);
-        failure.0.source = Some(Arc::new(Source::new(why, Cause::of(error))));
+        failure.0.source = Some(Arc::new(Source::new(why, Cause::from_io(error))));
         failure
     }
 
@@ -352,7 +352,7 @@ pub(crate) enum Cause {
 
 impl Cause {
     /// Converts an error without its text. `None` if it has only a text.
-    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+    pub(crate) fn from_io(error: &io::Error) -> Option<Self> {
         let kind = (error.kind() != io::ErrorKind::Other).then(|| Self::Kind(error.kind()));
         error.raw_os_error().map(Self::Code).or(kind)
     }

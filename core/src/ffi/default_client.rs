@@ -48,7 +48,7 @@ impl<C: Clone> DefaultClient<C> {
         let mut chosen = lock(&self.0);
         let chosen = chosen.get_or_insert_with(|| {
             // Only the chosen client is logged. The others are dropped.
-            say(&nodes(&new));
+            log_nodes(&nodes(&new));
             Chosen { client: new, used: false }
         });
         chosen.used = true;
@@ -76,7 +76,7 @@ impl<C: Clone> DefaultClient<C> {
         }
         let old = chosen.replace(Chosen { client, used: false });
         drop(chosen);
-        say(nodes);
+        log_nodes(nodes);
         Ok(old.map(|old| old.client))
     }
 }
@@ -88,7 +88,7 @@ impl<C: Clone> Default for DefaultClient<C> {
 }
 
 /// Logs the nodes, which helps to find out why locks do not exclude each other.
-fn say(nodes: &[String]) {
+fn log_nodes(nodes: &[String]) {
     log::event!(Info, Client, {}, "the default client's nodes: {nodes}", nodes = nodes.join(" "));
 }
 

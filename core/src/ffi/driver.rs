@@ -72,7 +72,7 @@ impl<T: Send + 'static> Driver<T> {
 
     /// A driver on this thread. Returns `None` if the system does not support it or no descriptor is left.
     ///
-    /// The event loop must watch [`Driver::descriptor`], and call [`Driver::look`] when it is readable.
+    /// The event loop must watch [`Driver::descriptor`], and call [`Driver::read_available`] when it is readable.
     pub fn on_loop() -> Option<Self> {
         let (inbox, mut work) = Running::new();
         let poll = Box::new(move |cx: &mut Context<'_>, done: &mut Vec<T>| work.poll(cx, done));
@@ -99,8 +99,8 @@ impl<T: Send + 'static> Driver<T> {
 
     /// Reads what is available, on the loop's thread. Returns the results so far, and whether the loop's own descriptor
     /// is readable.
-    pub fn look(&self) -> (Vec<T>, bool) {
-        self.on_thread().map_or((Vec::new(), true), LoopDriver::look)
+    pub fn read_available(&self) -> (Vec<T>, bool) {
+        self.on_thread().map_or((Vec::new(), true), LoopDriver::read_available)
     }
 
     /// Writes the commands that were held back until the end of the loop's turn.
@@ -132,7 +132,7 @@ impl<T: Send + 'static> Driver<T> {
                 self.inbox.driver.wake();
                 (Vec::new(), true)
             }
-            Host::Loop(here) => here.begin(),
+            Host::Loop(here) => here.start_futures(),
         }
     }
 

@@ -47,7 +47,7 @@ pub use crate::runtime::{
     Dependent, Made, Owned, PerProcess, depend, descriptor_generation, fork_generation,
 };
 pub use crate::telemetry::{
-    CallSite, Level, Owner, Record, Topic, Value as Field, listen, tell, want,
+    CallSite, Level, Owner, Record, Topic, Value as Field, listen, log_event, want,
 };
 pub use crate::text::{shown, spell_in_camel_case, spelled};
 

@@ -203,7 +203,10 @@ impl Described {
     /// # Errors
     ///
     /// The first one of `has`.
-    pub fn of<E>(shared: Option<bool>, has: impl Fn(&str) -> Result<bool, E>) -> Result<Self, E> {
+    pub fn described_by<E>(
+        shared: Option<bool>,
+        has: impl Fn(&str) -> Result<bool, E>,
+    ) -> Result<Self, E> {
         if let Some(shared) = shared {
             return Ok(Self::Side { shared });
         }

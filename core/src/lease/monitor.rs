@@ -44,7 +44,7 @@ const STALE: usize = 256;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// How many renewals and checks a turn begins, and how many of them it runs. It takes about a millisecond.
-const TURN: usize = 256;
+const MAX_TURN_WORK: usize = 256;
 
 /// By time and number of the lease. It has the leases, so that none has to be looked up when an event is due.
 type Agenda = BTreeMap<(Instant, u64), Weak<State>>;
@@ -263,7 +263,7 @@ impl Monitor {
         let until = if soon { now + TOGETHER } else { now };
         // Each kind has half of the turn, so that neither waits behind thousands of the other one.
         let (mut renewals_left, mut checks_left) = (true, true);
-        for _ in 0..TURN / 2 {
+        for _ in 0..MAX_TURN_WORK / 2 {
             let due = self.due.first_entry().filter(|first| first.key().0 <= until);
             renewals_left = due.is_some();
             let renewal = due.and_then(|first| first.remove().upgrade()).map(renew);
@@ -290,7 +290,7 @@ fn run_turn(
     finished: &mut Vec<Next>,
     cx: &mut Context<'_>,
 ) -> Poll<bool> {
-    turn.store(TURN, Ordering::Relaxed);
+    turn.store(MAX_TURN_WORK, Ordering::Relaxed);
     // Renewals finish in batches. One turn of the loop for each would cost more than the renewal.
     while let Poll::Ready(Some(next)) = renewals.poll_next_unpin(cx) {
         finished.push(next);

@@ -24,7 +24,7 @@ use crate::runtime::{lock, try_lock};
 const GRACE: Duration = Duration::from_millis(100);
 /// How many leases without a handle the list of new ones may hold before they are removed. Their memory stays until
 /// then.
-const UNSEEN: usize = 64;
+const MAX_UNSEEN: usize = 64;
 /// How many leases must have existed before the monitor is notified that most of them have ended.
 const MANY_LEASES: usize = 256;
 
@@ -66,7 +66,7 @@ struct New<L> {
 impl<L> Registry<L> {
     pub(crate) fn new() -> Self {
         let entries = Entries { live: 0, peak: 0, by_key: Keyed::default() };
-        let new = New { leases: Vec::new(), planned: NEVER, limit: UNSEEN };
+        let new = New { leases: Vec::new(), planned: NEVER, limit: MAX_UNSEEN };
         let (count, dropped) = Default::default();
         let (entries, new) = (Mutex::new(entries), Mutex::new(new));
         Self { entries, new, count, dropped, early: Notify::new() }
@@ -95,7 +95,7 @@ impl<L> Registry<L> {
         // The monitor never sees very short leases. They must not pile up.
         if new.leases.len() > new.limit {
             new.leases.retain(|(_, lease)| lease.strong_count() > 0);
-            new.limit = UNSEEN + 2 * new.leases.len();
+            new.limit = MAX_UNSEEN + 2 * new.leases.len();
         }
         new.leases.push((first, Arc::downgrade(lease)));
         // Not for every lease: for most of them the wake-up would be a wasted system call.
@@ -155,7 +155,7 @@ impl<L> Registry<L> {
     pub(super) fn try_plan(&self, now: Instant, next: Instant) -> Option<Plan<L>> {
         let mut list = try_lock(&self.new)?;
         let new = std::mem::take(&mut list.leases);
-        list.limit = UNSEEN;
+        list.limit = MAX_UNSEEN;
         // While leases come and go, the monitor looks periodically, so that new leases need not wake it.
         let soon = if new.is_empty() { NEVER } else { now + GRACE };
         let planned = new.iter().map(|(first, _)| *first).fold(next.min(soon), Instant::min);
@@ -312,7 +312,7 @@ mod tests {
             registry.add(id, &keys, &lease, NEVER);
             registry.remove(id, &keys);
         }
-        assert!(lock(&registry.new).leases.len() <= UNSEEN + 1);
+        assert!(lock(&registry.new).leases.len() <= MAX_UNSEEN + 1);
         assert!(registry.entries().by_key.is_empty());
     }
 }

@@ -29,7 +29,7 @@ pub struct Answer<A>(oneshot::Sender<Result<A, String>>);
 
 impl<A> Answer<A> {
     /// Sends the result, or the reason why there is none, without secrets.
-    pub fn give(self, given: Result<A, String>) {
+    pub fn send(self, given: Result<A, String>) {
         // The receiver may be gone.
         let _ = self.0.send(given);
     }
@@ -152,7 +152,7 @@ pub(crate) fn on_thread<Q: Send + 'static, A: Send + 'static>(
         let function = Arc::clone(&function);
         let work = move || {
             let result = catch_unwind(AssertUnwindSafe(|| function(arguments)));
-            answer.give(result.unwrap_or_else(|_| Err("panicked".to_owned())));
+            answer.send(result.unwrap_or_else(|_| Err("panicked".to_owned())));
         };
         // If no thread can be started, the answer is dropped, which reports an error.
         let _ = std::thread::Builder::new().name(name.into()).spawn(work);
@@ -170,7 +170,7 @@ mod tests {
         let is_repeated = AtomicBool::new(false);
         let function = move |(), answer: Answer<u32>| {
             assert!(is_repeated.swap(true, Ordering::Relaxed), "the first call panics");
-            answer.give(Ok(7));
+            answer.send(Ok(7));
         };
         let callback = Callback::new("credentials", Arc::new(function), |number, _| Ok(number));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -27,7 +27,7 @@ pub(crate) enum Change {
 }
 
 /// How many of the latest changes are kept for locks that are being acquired.
-const RECENT: usize = 64;
+const MAX_RECENT: usize = 64;
 
 /// What a recent change concerns, as a hash: a key, a slot, or any key.
 fn hash(of: impl Hash) -> u64 {
@@ -108,13 +108,15 @@ impl Changes {
     /// Counts a change. A lock that is being acquired has no lease yet that the monitor could check.
     fn remember(&self, recent: &mut VecDeque<u64>, change: &Change) {
         let mut add = |hash| {
-            recent.truncate(RECENT - 1);
+            recent.truncate(MAX_RECENT - 1);
             recent.push_front(hash);
             self.count.fetch_add(1, Ordering::Release);
         };
         match change {
             Change::Key(key) => add(hash(key)),
-            Change::Slots(slots) if slots.len() < RECENT => slots.iter().map(hash).for_each(add),
+            Change::Slots(slots) if slots.len() < MAX_RECENT => {
+                slots.iter().map(hash).for_each(add)
+            }
             Change::Slots(_) | Change::Reset => add(hash(())),
             // A vote that was sent before does not count, and one that is sent afterwards knows the server's state.
             Change::All => {}
@@ -202,7 +204,7 @@ mod tests {
     #[test]
     fn among_too_many_changes_any_lock_may_be_concerned() {
         let (changes, ours) = (Changes::default(), ["a".to_owned()]);
-        for number in 0..RECENT {
+        for number in 0..MAX_RECENT {
             changes.add(key(&number.to_string()));
         }
         assert!(!changes.may_concern(0, &ours));

@@ -125,7 +125,7 @@ impl Fault {
 
     /// Adds the error of the operating system as the cause.
     pub(crate) fn by(self, error: &io::Error) -> Self {
-        Self { cause: Cause::of(error), ..self }
+        Self { cause: Cause::from_io(error), ..self }
     }
 
     /// Takes the cause and the remedy from another error. The caller includes the text of that error.

@@ -12,8 +12,8 @@ use crate::text::shown;
 /// Distinguishes a fence key from its lock's key. Operators type it to repair a token manually (the page Fencing
 /// tokens#repair of the documentation).
 const FENCE: &str = ":fence";
-const READERS: &str = ":readers";
-const TURN: &str = ":turn";
+const READERS_SUFFIX: &str = ":readers";
+const TURN_SUFFIX: &str = ":turn";
 /// Comes before the number of a permit.
 const PERMIT: char = '#';
 
@@ -25,7 +25,7 @@ pub(crate) fn fence_key(key: &str) -> Result<String> {
 /// Returns the keys of a read/write lock.
 pub(crate) fn sides(key: &str) -> Result<Sides> {
     let common = related(key, "readers")?;
-    Ok(Sides { readers: format!("{common}{READERS}"), turn: common + TURN })
+    Ok(Sides { readers: format!("{common}{READERS_SUFFIX}"), turn: common + TURN_SUFFIX })
 }
 
 /// Returns the common part of the keys of a semaphore's permits.
@@ -61,8 +61,8 @@ pub(crate) fn check_lock_key(key: &str) -> Result<()> {
     // The related keys of a name without a hash tag begin with `{NAME}`, so `NAME:fence` is not one of them.
     let ends = [
         (FENCE, "the fencing tokens of another lock"),
-        (READERS, "the readers of another lock"),
-        (TURN, "the turn of another lock"),
+        (READERS_SUFFIX, "the readers of another lock"),
+        (TURN_SUFFIX, "the turn of another lock"),
     ];
     let related = ends.iter().find_map(|(end, what)| Some((key.strip_suffix(end)?, *what, *end)));
     let permit = permits_key_of(key);

@@ -33,7 +33,7 @@ thread_local! {
 }
 
 /// This process's thread.
-static CURRENT: PerProcess<Thread> = PerProcess::new();
+static BACKGROUND_THREAD: PerProcess<Thread> = PerProcess::new();
 
 struct Thread {
     handle: Handle,
@@ -47,7 +47,7 @@ pub(crate) fn on_background() -> bool {
 }
 
 fn thread() -> io::Result<Arc<Made<Thread>>> {
-    CURRENT.get_or_try_make(|thread| !thread.descriptors.are_lost(), start)
+    BACKGROUND_THREAD.get_or_try_make(|thread| !thread.descriptors.are_lost(), start)
 }
 
 /// Returns the runtime of the background thread, and starts the thread if necessary.
@@ -60,7 +60,7 @@ pub(crate) fn handle() -> io::Result<Handle> {
 /// Whether the program has closed the descriptors of the thread. Called after a panic, which is how tokio reports it to
 /// a thread that wakes this one. The next call then uses another thread.
 pub fn has_lost_descriptors() -> bool {
-    CURRENT.get().is_some_and(|thread| thread.descriptors.check())
+    BACKGROUND_THREAD.get().is_some_and(|thread| thread.descriptors.check())
 }
 
 /// Starts the thread and its runtime, which exist until the process ends.

@@ -11,12 +11,12 @@ use std::sync::{Mutex, Weak};
 use crate::runtime::{PerProcess, fork_generation, lock};
 
 /// How often the program has closed the descriptors of a background thread.
-static LOST: AtomicU32 = AtomicU32::new(0);
+static LOST_DESCRIPTORS: AtomicU32 = AtomicU32::new(0);
 
 /// A number that changes in a forked child, and when the program has closed the descriptors of the background thread. A
 /// descriptor of another number belongs to the parent, or may belong to another part of the program.
 pub fn descriptor_generation() -> u32 {
-    fork_generation().wrapping_add(LOST.load(Ordering::Relaxed))
+    fork_generation().wrapping_add(LOST_DESCRIPTORS.load(Ordering::Relaxed))
 }
 
 /// What must learn that the program has closed the descriptors.
@@ -63,7 +63,7 @@ impl Descriptors {
 
     pub(super) fn lose(&self) {
         if !self.are_lost.swap(true, Ordering::AcqRel) {
-            LOST.fetch_add(1, Ordering::Relaxed);
+            LOST_DESCRIPTORS.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -167,16 +167,16 @@ pub(crate) mod simulated {
     }
 
     thread_local! {
-        static CURRENT: RefCell<Option<Arc<dyn Environment>>> = const { RefCell::new(None) };
+        static ENVIRONMENT: RefCell<Option<Arc<dyn Environment>>> = const { RefCell::new(None) };
     }
 
     pub(crate) fn current() -> Option<Arc<dyn Environment>> {
-        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+        ENVIRONMENT.try_with(|current| current.borrow().clone()).ok().flatten()
     }
 
     /// Replaces the environment of this thread, and returns the former one.
     pub(crate) fn enter(environment: Option<Arc<dyn Environment>>) -> Option<Arc<dyn Environment>> {
-        CURRENT.with(|current| current.replace(environment))
+        ENVIRONMENT.with(|current| current.replace(environment))
     }
 
     /// Starts a task, if this thread's environment is replaced. Otherwise returns the task.

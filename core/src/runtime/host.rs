@@ -2,12 +2,12 @@
 
 /// The size of the buffer for the name, above the limit of every system.
 #[cfg(unix)]
-const MAX_NAME: usize = 256;
+const MAX_HOST_NAME: usize = 256;
 
 /// Returns the name of this host, or an empty text if the system reports none.
 #[cfg(unix)]
 pub(crate) fn host_name() -> String {
-    let mut name = [0_u8; MAX_NAME];
+    let mut name = [0_u8; MAX_HOST_NAME];
     // SAFETY: the buffer has the stated length.
     let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } != 0;
     let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());

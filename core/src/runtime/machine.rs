@@ -159,7 +159,7 @@ impl SuspendAwareClock {
                 return count.saturating_add(ran);
             }
             let two;
-            (one, two) = both(one, &first, &second);
+            (one, two) = read_both(one, &first, &second);
             let ran = one.saturating_sub(clocks[0]).max(two.saturating_sub(clocks[1]));
             // The count begins with the first clock's value, which other programs can also read.
             let count = if stretch == 0 { one } else { count.saturating_add(ran) };
@@ -192,7 +192,7 @@ impl SuspendAwareClock {
 }
 
 /// Reads both clocks close to each other. `one` is the current value of the first clock.
-fn both(mut one: u64, first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
+fn read_both(mut one: u64, first: impl Fn() -> u64, second: impl Fn() -> u64) -> (u64, u64) {
     for _ in 1..MAX_READINGS {
         let two = second();
         let after = first();

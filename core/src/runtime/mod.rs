@@ -134,7 +134,7 @@ pub(crate) struct UnderWay(Arc<Made<AtomicUsize>>);
 
 impl UnderWay {
     /// Counts a delete that is passed to a connection.
-    pub(crate) fn begin() -> Self {
+    pub(crate) fn count_delete() -> Self {
         let count = UNDER_WAY.get_or_make(AtomicUsize::default);
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)

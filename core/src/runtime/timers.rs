@@ -28,7 +28,7 @@ thread_local! {
 }
 
 /// Sets whether this thread keeps timers. Returns whether it did before.
-pub(crate) fn keep(kept: bool) -> bool {
+pub(crate) fn set_kept(kept: bool) -> bool {
     with_local(&TIMERS, |timers| std::mem::replace(&mut timers.kept, kept)).unwrap_or_default()
 }
 

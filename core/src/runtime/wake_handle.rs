@@ -92,7 +92,7 @@ impl WakeHandle {
     /// Makes a handle of an event loop, which polls [`WakeHandle::descriptor`] from now on.
     pub(crate) fn of_loop() -> io::Result<Arc<Self>> {
         let new = Self::new(Some(Arc::new(WakeDescriptor::open()?)));
-        new.look();
+        new.take_rung();
         new.wakeup.begin_sleep(Sleep::Polling);
         Ok(new)
     }
@@ -116,8 +116,8 @@ impl WakeHandle {
     }
 
     /// Returns whether it was rung since the last look, and resets that. Rings need no system call until it sleeps.
-    pub(crate) fn look(&self) -> bool {
-        self.wakeup.look()
+    pub(crate) fn take_rung(&self) -> bool {
+        self.wakeup.take_rung()
     }
 
     /// Returns whether it was rung since the last look.
@@ -138,7 +138,7 @@ impl WakeHandle {
     /// Declares that it polls from now on although it was rung: the descriptor becomes readable immediately.
     pub(crate) fn look_later(&self) {
         while !self.begin_sleep() {
-            self.look();
+            self.take_rung();
         }
         self.ring();
     }

@@ -55,7 +55,7 @@ impl Wakeup {
     }
 
     /// Returns whether it was rung since the last look, and resets that. The sleeper is awake afterwards.
-    pub(crate) fn look(&self) -> bool {
+    pub(crate) fn take_rung(&self) -> bool {
         // Only the sleeper changes the count.
         let count = self.0.load(Ordering::Relaxed) & !(NEXT_SLEEP - 1);
         // Acquire: what the ringing threads did is visible to the work that follows.

@@ -45,7 +45,7 @@ pub(crate) mod log {
             Self
         }
 
-        pub(crate) fn hold(&self, _: impl FnOnce() -> String, _: &str) -> Option<Self> {
+        pub(crate) fn hold_span(&self, _: impl FnOnce() -> String, _: &str) -> Option<Self> {
             None
         }
 

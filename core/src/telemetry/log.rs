@@ -35,7 +35,7 @@ const MAX_EVENTS: u64 = 1024;
 const MAX_ENDS: u64 = 4096;
 
 /// The thread and the queue of this process.
-static CURRENT: PerProcess<Log> = PerProcess::new();
+static LOG_THREAD: PerProcess<Log> = PerProcess::new();
 /// What was dropped and not yet reported.
 static DROPPED: PerProcess<Dropped> = PerProcess::new();
 
@@ -160,7 +160,7 @@ pub(crate) fn spans_wanted() -> bool {
 /// Queues an event for the log's thread. Never blocks, and never calls a subscriber's `event`.
 pub(crate) fn enqueue(mut record: Record, say: Say, context: Option<Arc<LogContext>>) {
     record.call_site = context.as_ref().and_then(|context| context.call_site.clone());
-    let Some(record) = record::pass(record) else { return };
+    let Some(record) = record::pass_to_listener(record) else { return };
     let is_kept = context.is_some();
     let context = context.unwrap_or_else(|| here().into());
     // DEBUG events must not displace more important ones.
@@ -201,7 +201,8 @@ pub(crate) fn enqueue_end(context: Arc<LogContext>) {
 
 /// Whether the log's thread is too far behind for further spans. Counts a span that is not made for that reason.
 fn is_behind() -> bool {
-    let is_behind = CURRENT.get().is_some_and(|log| log.ends.load(Ordering::Acquire) >= MAX_ENDS);
+    let is_behind =
+        LOG_THREAD.get().is_some_and(|log| log.ends.load(Ordering::Acquire) >= MAX_ENDS);
     if is_behind {
         DROPPED.get_or_make(Dropped::default).spans.fetch_add(1, Ordering::Relaxed);
     }
@@ -226,7 +227,7 @@ pub(crate) fn here() -> LogContext {
 
 /// The log of this process. `None` if the system has no thread for it.
 fn current() -> Option<Arc<Made<Log>>> {
-    CURRENT.get_or_try_make(|_| true, start).ok()
+    LOG_THREAD.get_or_try_make(|_| true, start).ok()
 }
 
 /// Starts the log's thread, and registers the exit hook.
@@ -261,7 +262,7 @@ fn run(entries: &Receiver<Entry>) {
         };
         // Dropping the context may run code of the subscriber.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(context)));
-        if let Some(log) = CURRENT.get() {
+        if let Some(log) = LOG_THREAD.get() {
             let count = if is_event { &log.events } else { &log.ends };
             count.fetch_sub(1, Ordering::AcqRel);
             log.done.fetch_add(1, Ordering::Release);
@@ -288,7 +289,7 @@ fn report_spans(dropped: u64) {
 
 /// The exit hook. Waits for the last events, unless the subscriber is too slow.
 extern "C" fn wait_for_log() {
-    let Some(log) = CURRENT.get() else { return };
+    let Some(log) = LOG_THREAD.get() else { return };
     delay_exit_while(|| log.done.load(Ordering::Acquire) < log.queued.load(Ordering::Acquire));
 }
 
@@ -311,7 +312,7 @@ impl Spans {
     }
 
     /// The span of the lease that this acquire returned.
-    pub(crate) fn hold(&self, key: impl FnOnce() -> String, token: &str) -> Option<Self> {
+    pub(crate) fn hold_span(&self, key: impl FnOnce() -> String, token: &str) -> Option<Self> {
         let acquire = self.log_context()?;
         let within = || LogContext {
             subscriber: acquire.subscriber.clone(),

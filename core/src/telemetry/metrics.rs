@@ -29,7 +29,7 @@ const MAX_SAMPLES: usize = 4096;
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The thread and the queue of this process.
-static CURRENT: PerProcess<Meter> = PerProcess::new();
+static METER: PerProcess<Meter> = PerProcess::new();
 
 struct Meter {
     queue: SyncSender<Sample>,
@@ -75,7 +75,7 @@ pub(crate) fn held(end: &'static str, time: impl FnOnce() -> Duration) {
 /// Reads the counters of a client from now on. `now` adds its current values.
 pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync + 'static) {
     // Without the thread nothing is reported, but locks work.
-    let Ok(meter) = CURRENT.get_or_try_make(|_| true, start) else { return };
+    let Ok(meter) = METER.get_or_try_make(|_| true, start) else { return };
     let (counts, now) = (Arc::clone(counts), Arc::new(now));
     let mut clients = lock(&meter.clients);
     clients.remove_dropped();
@@ -88,7 +88,7 @@ pub(crate) fn watch(counts: &Arc<Counts>, now: impl Fn(&mut Stats) + Send + Sync
 
 /// Queues a duration for the thread, and wakes it if the queue becomes half full. Never blocks.
 fn record(sample: impl FnOnce() -> Sample) {
-    let Some(meter) = CURRENT.get() else { return };
+    let Some(meter) = METER.get() else { return };
     if meter.queue.try_send(sample()).is_ok()
         && meter.queued.fetch_add(1, Relaxed) + 1 == MAX_SAMPLES / 2
     {

@@ -25,7 +25,7 @@ use crate::runtime::lock;
 #[cfg(not(feature = "metrics"))]
 pub(crate) use disabled::metrics;
 pub(crate) use log::Spans;
-pub use record::{CallSite, Level, Owner, Record, Topic, Value, listen, tell, want};
+pub use record::{CallSite, Level, Owner, Record, Topic, Value, listen, log_event, want};
 pub(crate) use stats::Counts;
 pub use stats::Stats;
 

@@ -211,9 +211,9 @@ pub fn want(topic: Topic, level: Option<Level>) {
 }
 
 /// Logs an event of the binding.
-pub fn tell(record: Record) {
+pub fn log_event(record: Record) {
     if wants(record.level, record.topic) {
-        pass(record);
+        pass_to_listener(record);
     }
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn has_listener() -> bool {
 }
 
 /// Passes the record to the listener. Returns it if no listener is set.
-pub(crate) fn pass(record: Record) -> Option<Record> {
+pub(crate) fn pass_to_listener(record: Record) -> Option<Record> {
     let Some(listener) = LISTENER.get() else { return Some(record) };
     // A panic in the listener must not end a lease.
     let _ = catch_unwind(AssertUnwindSafe(|| listener(record)));

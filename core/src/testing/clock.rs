@@ -154,8 +154,8 @@ impl Drop for Sleeper {
 }
 
 /// The wall clock at the start, in microseconds since 1970.
-const START: u64 = 1_700_000_000_000_000;
+const CLOCK_START: u64 = 1_700_000_000_000_000;
 
 fn wall_micros(elapsed: Duration) -> u64 {
-    START.saturating_add(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
+    CLOCK_START.saturating_add(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX))
 }

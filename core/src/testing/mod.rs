@@ -30,7 +30,7 @@ const MAX_NOTIFICATION_WAIT: Duration = Duration::from_secs(1);
 /// How long [`TestRedlock::until_waiting`] and [`TestRedlock::until_held`] wait at most, by the clock of the machine.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 /// How often [`TestRedlock::until_waiting`] and [`TestRedlock::until_held`] look.
-const INTERVAL: Duration = Duration::from_millis(1);
+const UNTIL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A client for one test, with an isolated node in this process.
 ///
@@ -225,7 +225,7 @@ impl TestRedlock {
         let waiting = || self.client.stats().waiting;
         let reached = async {
             while waiting() < count {
-                background::sleep(INTERVAL).await;
+                background::sleep(UNTIL_INTERVAL).await;
             }
             Ok(())
         };
@@ -252,7 +252,7 @@ impl TestRedlock {
         let lock = self.client.lock(names);
         let reached = async {
             while !lock.inspect().await?.held {
-                background::sleep(INTERVAL).await;
+                background::sleep(UNTIL_INTERVAL).await;
             }
             Ok(())
         };

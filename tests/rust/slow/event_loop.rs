@@ -34,7 +34,7 @@ impl EventLoop {
     async fn handle_ready(&self) -> usize {
         // Clears readiness first, so that an event during the handling wakes the loop again.
         self.descriptor.readable().await.unwrap().clear_ready();
-        self.driver.look().0.len()
+        self.driver.read_available().0.len()
     }
 
     async fn run(&self, future: impl Future<Output = ()> + Send + 'static) {

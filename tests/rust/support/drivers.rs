@@ -121,7 +121,7 @@ impl Driver {
             let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             // SAFETY: there is one, and it is open.
             unsafe { libc::poll(&raw mut polled, 1, -1) };
-            events.look();
+            events.read_available();
         }
     }
 }

@@ -207,7 +207,7 @@ pub fn fail_memory(name: &str, down: bool) {
 
 /// Advances the clock of the clients whose only node is `memory://name`. For tests of programs.
 pub fn advance_memory(name: &str, time: Duration) {
-    named(name).clock.pass(time);
+    named(name).clock.advance(time);
 }
 
 /// Advances the clock of the clients whose only node is `memory://name`, from one deadline to the next. For tests of

@@ -67,7 +67,7 @@ struct SimulatedStream {
 
 impl Stream for SimulatedStream {
     fn read(&self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.world.lock().unwrap().read(self.conn, into);
+        let read = self.world.lock().unwrap().read_from(self.conn, into);
         read.ok_or(io::ErrorKind::WouldBlock.into())
     }
 

@@ -22,7 +22,7 @@ pub(super) fn expiring(world: &Arc<Mutex<World>>, lifetime: Duration) -> Shared 
     let source: Arc<Ask> = Arc::new(move |(), answer| {
         let now = world.lock().unwrap().now;
         let until = now + u64::try_from(lifetime.as_nanos()).unwrap();
-        answer.give(Ok(Credentials::new(until.to_string()).user(USER).lifetime(lifetime)));
+        answer.send(Ok(Credentials::new(until.to_string()).user(USER).lifetime(lifetime)));
     });
     Shared::new(TlsOptions::default(), None, Some(source), CONNECT_TIMEOUT, None)
 }

@@ -132,7 +132,7 @@ impl Monitor {
             over_since: None,
             hold_end,
             deleted: None,
-            sound: Sound::of(how),
+            sound: Sound::for_use(how),
         });
     }
 

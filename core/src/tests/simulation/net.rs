@@ -328,7 +328,7 @@ impl World {
 
 /// The client's end of a connection.
 impl World {
-    pub(super) fn read(&mut self, conn: usize, into: &mut [u8]) -> Option<usize> {
+    pub(super) fn read_from(&mut self, conn: usize, into: &mut [u8]) -> Option<usize> {
         let one = &mut self.conns[conn];
         let count = one.inbox.len().min(into.len());
         into[..count].copy_from_slice(&one.inbox[..count]);

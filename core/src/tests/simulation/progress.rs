@@ -94,7 +94,7 @@ pub(super) struct Sound {
 }
 
 impl Sound {
-    pub(super) fn of(how: &Use) -> Option<Self> {
+    pub(super) fn for_use(how: &Use) -> Option<Self> {
         let extend = how.extend.unwrap_or(how.ttl);
         let (least, longest) = (how.ttl.min(extend) * MS, how.ttl.max(extend) * MS);
         (how.renew && how.max_hold.is_none()).then_some(Self { since: None, least, longest })

@@ -232,14 +232,14 @@ fn model_replies_like_a_real_server() {
     let mut control = real.connect();
     let mut clients = [real.connect(), real.connect()];
     for client in &mut clients {
-        client.ask(&["HELLO", "3"]);
+        client.request(&["HELLO", "3"]);
         assert_eq!(
-            client.ask(&["CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"]),
+            client.request(&["CLIENT", "TRACKING", "ON", "OPTOUT", "NOLOOP"]),
             Reply::Status("OK")
         );
     }
-    control.ask(&["HELLO", "3"]);
-    let has_gt = control.ask(&["PEXPIRE", "missing", "1", "GT"]) == Reply::Int(0);
+    control.request(&["HELLO", "3"]);
+    let has_gt = control.request(&["PEXPIRE", "missing", "1", "GT"]) == Reply::Int(0);
     let begun = micros();
     let offset_us = i64::try_from(begun).unwrap() - i64::try_from(EPOCH_US).unwrap();
     let (mut model, mut commands) = (Server::new(0, offset_us), Commands::new(7, has_gt));
@@ -252,10 +252,10 @@ fn model_replies_like_a_real_server() {
         let words = rare.next().unwrap_or_else(|| commands.next(before));
         let words: Vec<&str> = words.iter().map(|word| &**word).collect();
         if untracked {
-            clients[client].ask(&["CLIENT", "CACHING", "NO"]);
+            clients[client].request(&["CLIENT", "CACHING", "NO"]);
         }
         let fences = stored_fences(&mut control);
-        let replied = clients[client].ask(&words);
+        let replied = clients[client].request(&words);
         slack_ms = slack_ms.max((micros() - before) / 1000 + 2);
         let peer: Peer = (client, client as u32);
         let now = (before - begun) * 1000;
@@ -281,7 +281,7 @@ fn model_replies_like_a_real_server() {
         }
         if matches!(&replied, Reply::Error(error) if error.starts_with("NOSCRIPT")) {
             for script in scripts() {
-                control.ask(&["SCRIPT", "LOAD", &script.text]);
+                control.request(&["SCRIPT", "LOAD", &script.text]);
             }
             model.scripts = true;
         }
@@ -290,7 +290,7 @@ fn model_replies_like_a_real_server() {
         // A turn ends at no other time than the model's.
         let words = ["PEXPIRE", SIDES[1], "900000"];
         let asked = micros();
-        control.ask(&words);
+        control.request(&words);
         slack_ms = slack_ms.max((micros() - asked) / 1000 + 2);
         let now = (asked - begun) * 1000;
         let (peer, pushes) = ((2, 2), Vec::new());
@@ -302,7 +302,7 @@ fn model_replies_like_a_real_server() {
 
 /// The fencing tokens that the real server has. A value that no client can have stored is `None`.
 fn stored_fences(control: &mut Connection) -> Vec<Option<u64>> {
-    let Reply::List(stored) = control.ask(&[&["MGET"], &FENCES[..]].concat()) else { panic!() };
+    let Reply::List(stored) = control.request(&[&["MGET"], &FENCES[..]].concat()) else { panic!() };
     stored.iter().map(number).collect()
 }
 
@@ -341,7 +341,7 @@ fn compare_keys(
     (slack_ms, context): (u64, &str),
 ) {
     for key in LOCKS.iter().chain(&FENCES).chain(&SIDES[1..]) {
-        let (value, left) = (control.ask(&["GET", key]), control.ask(&["PTTL", key]));
+        let (value, left) = (control.request(&["GET", key]), control.request(&["PTTL", key]));
         let peer = (2, 2);
         let mut call = Call { server: model, peer, tracks: false, now, pushes: Vec::new() };
         let (known, known_left) = (call.get(key), call.pttl(key));
@@ -362,7 +362,7 @@ fn compare_readers(control: &mut Connection, model: &mut Server, (slack_ms, cont
     let known = readers(model.owner(SIDES[0]));
     for token in ["token-1", "token-2", "token-3"] {
         let known = Reply::text(known.get(token).map(u64::to_string));
-        let end = control.ask(&["ZSCORE", SIDES[0], token]);
+        let end = control.request(&["ZSCORE", SIDES[0], token]);
         assert!(same(&known, &end, slack_ms), "{context}: {token} ends at {end:?}, not {known:?}");
     }
 }

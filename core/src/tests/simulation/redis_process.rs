@@ -48,18 +48,18 @@ impl Drop for RealServer {
 pub(super) struct Connection(BufReader<UnixStream>);
 
 impl Connection {
-    pub(super) fn ask(&mut self, words: &[&str]) -> Reply {
+    pub(super) fn request(&mut self, words: &[&str]) -> Reply {
         let mut request = format!("*{}\r\n", words.len());
         words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
-        self.read()
+        self.read_reply()
     }
 
-    fn read(&mut self) -> Reply {
+    fn read_reply(&mut self) -> Reply {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         let (kind, rest) = line.trim_end().split_at(1);
-        let mut parts = |count: i64| (0..count).map(|_| self.read()).collect();
+        let mut parts = |count: i64| (0..count).map(|_| self.read_reply()).collect();
         match kind {
             "+" => Reply::Status(if rest == "OK" { "OK" } else { "PONG" }),
             "-" => Reply::error(rest),
@@ -81,11 +81,11 @@ impl Connection {
 
     /// The keys of all pushes so far.
     pub(super) fn pushes(&mut self) -> Vec<String> {
-        let (mut keys, mut next) = (Vec::new(), self.ask(&["PING"]));
+        let (mut keys, mut next) = (Vec::new(), self.request(&["PING"]));
         while let Reply::Push(push) = next {
             let [_, Reply::List(changed)] = &push[..] else { panic!("{push:?}") };
             keys.extend(changed.iter().map(|key| format!("{key:?}")));
-            next = self.read();
+            next = self.read_reply();
         }
         keys.sort();
         keys

@@ -96,7 +96,7 @@ impl Discovery {
     }
 
     /// Starts a discovery of these servers. `known` means that the map already has servers.
-    pub(super) fn begin(&mut self, members: Vec<Arc<Member>>, known: bool) {
+    pub(super) fn start_discovery(&mut self, members: Vec<Arc<Member>>, known: bool) {
         (self.due, self.begun) = (None, Some(self.clock.now()));
         self.running = Some(Box::pin(query_members(members, known, Arc::clone(&self.clock))));
     }
@@ -185,8 +185,8 @@ mod tests {
         while clock.now() < end {
             discovery.schedule(When::AfterPause);
             let pause = discovery.due.unwrap().since(clock.now());
-            clock.pass(pause);
-            discovery.begin(Vec::new(), false);
+            clock.advance(pause);
+            discovery.start_discovery(Vec::new(), false);
             assert!(discovery.next().await.unwrap().is_err());
             discovery.settle(true, false);
             assert_eq!(discovery.due, None, "no command waits");

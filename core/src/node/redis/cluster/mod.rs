@@ -81,7 +81,7 @@ impl ClusterNode {
     }
 
     /// Sends a command to the owner of the key's slot, and again while servers redirect it.
-    fn ask<T, R>(
+    fn send_command<T, R>(
         &self,
         key: &str,
         timeout: Duration,
@@ -149,14 +149,17 @@ impl Node for ClusterNode {
 
     fn acquire(&self, claim: &Claim, params: VoteParams) -> Reply<Vote> {
         let same = claim.clone();
-        self.ask(first(&claim.keys), params.timeout, move |owner| owner.vote(&same, params))
+        self.send_command(first(&claim.keys), params.timeout, move |owner| {
+            owner.vote(&same, params)
+        })
     }
 
     fn extend(&self, claim: &Claim, params: VoteParams) -> Reply<Extension> {
         let (map, asked) = (Arc::clone(&self.map), self.clock.now());
         let (slot, same) = (slot(first(&claim.keys)), claim.clone());
-        let reply = self
-            .ask(first(&claim.keys), params.timeout, move |owner| owner.extension(&same, params));
+        let reply = self.send_command(first(&claim.keys), params.timeout, move |owner| {
+            owner.extension(&same, params)
+        });
         Box::pin(async move {
             // The owner at the time of the reply, because the command may have been redirected.
             let replaced =
@@ -177,7 +180,7 @@ impl Node for ClusterNode {
 
     fn ping(&self, key: &str, timeout: Duration) -> Reply<()> {
         let same = key.to_owned();
-        let first = self.ask(key, timeout, move |owner| owner.ping(&same, timeout));
+        let first = self.send_command(key, timeout, move |owner| owner.ping(&same, timeout));
         let (map, key) = (Arc::clone(&self.map), key.to_owned());
         Box::pin(async move {
             // Afterwards the map is known.
@@ -190,7 +193,7 @@ impl Node for ClusterNode {
 
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
         let same = key.to_owned();
-        self.ask(key, timeout, move |owner| owner.inspect(&same, timeout))
+        self.send_command(key, timeout, move |owner| owner.inspect(&same, timeout))
     }
 
     fn keys(&self, containing: &str, timeout: Duration) -> Reply<Vec<String>> {

@@ -219,7 +219,7 @@ impl State {
         }
         self.map.store(Arc::clone(&next));
         let mut left = None;
-        for command in self.pending.take() {
+        for command in self.pending.take_all() {
             let slot = command.slot();
             let has_moved = slot.is_some_and(|slot| moved.binary_search(&slot).is_ok());
             match slot.and_then(|slot| next.known_owner(slot)) {

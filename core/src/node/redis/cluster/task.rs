@@ -85,7 +85,7 @@ impl Task {
                 self.shut_down();
             }
             race! {
-                Some(in_flight) = self.unassigned.recv() => self.place(in_flight, true),
+                Some(in_flight) = self.unassigned.recv() => self.route_command(in_flight, true),
                 Some((from, event)) = self.events.recv() => match event {
                     ConnectionEvent::Redirected(in_flight, redirect) => {
                         self.forward(&from, in_flight, redirect);
@@ -101,7 +101,7 @@ impl Task {
                 },
                 Some((in_flight, to)) = self.delayed.next() => match to {
                     Some(to) => to.node.queue.put(in_flight),
-                    None => self.place(in_flight, true),
+                    None => self.route_command(in_flight, true),
                 },
                 found = self.discovery.next() => match found {
                     Some(found) => self.found(found),
@@ -142,7 +142,7 @@ impl Task {
 
     /// Passes the command to the owner of its slot. Without an owner, it `waits` until a discovery ends, or fails. A
     /// failed delete becomes pending for the next owner.
-    fn place(&mut self, mut in_flight: InFlight, waits: bool) {
+    fn route_command(&mut self, mut in_flight: InFlight, waits: bool) {
         let Some(slot) = in_flight.command.slot() else {
             // A command without a key only waits for earlier commands, which have completed here.
             let _ = in_flight.reply_to.send(Ok(Value::Okay));
@@ -228,7 +228,7 @@ impl Task {
             }
         }
         for in_flight in std::mem::take(&mut self.waiting) {
-            self.place(in_flight, false);
+            self.route_command(in_flight, false);
         }
         let problem = self.failed.is_some() || self.state.is_unsettled();
         self.discovery.settle(problem, self.state.knows_servers());
@@ -237,6 +237,6 @@ impl Task {
     /// Starts a discovery. If the last one failed, it queries every server that may know the slots.
     fn discover(&mut self) {
         let servers = self.state.servers_to_query(self.failed.is_some());
-        self.discovery.begin(servers, self.state.knows_servers());
+        self.discovery.start_discovery(servers, self.state.knows_servers());
     }
 }

@@ -220,7 +220,7 @@ fn address(server: &Value, from: &ServerAddress) -> Option<ServerAddress> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<Range>, Fault> {
+    fn parse_ranges(text: &str) -> Result<Vec<Range>, Fault> {
         let value = redis::parse_redis_value(text.as_bytes()).unwrap();
         ranges(&value, &ServerAddress::new("seed", 1))
     }
@@ -269,7 +269,7 @@ mod tests {
             format!("*3\r\n:{first}\r\n:{last}\r\n*3\r\n$1\r\nh\r\n:{port}\r\n$1\r\n{port}\r\n")
         };
         let text = format!("*2\r\n{}{}", row(100, 199, 2), row(0, 49, 1));
-        let topology = compare(&[view("1", read(&text).unwrap())]);
+        let topology = compare(&[view("1", parse_ranges(&text).unwrap())]);
         assert_eq!(topology.ranges, [range(0, 49, 1, 0), range(100, 199, 2, 0)]);
     }
 
@@ -312,8 +312,8 @@ mod tests {
                 replicas: vec![at("seed", 7003)],
             },
         ];
-        assert_eq!(read(&text).unwrap(), expected);
-        assert_eq!(read("*0\r\n").unwrap(), []);
+        assert_eq!(parse_ranges(&text).unwrap(), expected);
+        assert_eq!(parse_ranges("*0\r\n").unwrap(), []);
     }
 
     /// Its slots keep their owner. The other servers are used as usual.
@@ -321,7 +321,7 @@ mod tests {
     fn slots_of_a_server_without_a_host_name_are_disputed() {
         let text = "*2\r\n*3\r\n:0\r\n:99\r\n*3\r\n$1\r\n?\r\n:7001\r\n$1\r\n1\r\n\
                     *3\r\n:100\r\n:16383\r\n*3\r\n$1\r\nh\r\n:2\r\n$1\r\n2\r\n";
-        let hidden = read(text).unwrap();
+        let hidden = parse_ranges(text).unwrap();
         let topology = compare(&[view("2", hidden.clone())]);
         assert_eq!(topology.disputed, [(0..=99, vec![])]);
         assert_eq!(topology.ranges, [range(100, 16_383, 2, 0)]);
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn invalid_topology_is_an_error() {
         assert!(
-            read("-ERR This instance has cluster support disabled\r\n")
+            parse_ranges("-ERR This instance has cluster support disabled\r\n")
                 .unwrap_err()
                 .permanent()
                 .is_some()
@@ -342,7 +342,7 @@ mod tests {
         for odd in
             ["-NOPERM no\r\n", "+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:0\r\n:16384\r\n*0\r\n"]
         {
-            assert!(read(odd).unwrap_err().permanent().is_none(), "{odd}");
+            assert!(parse_ranges(odd).unwrap_err().permanent().is_none(), "{odd}");
         }
     }
 

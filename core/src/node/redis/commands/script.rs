@@ -61,7 +61,7 @@ impl Script {
     }
 
     /// Returns the script that a command calls.
-    pub(crate) fn of(command: &Command) -> Option<&'static Self> {
+    pub(crate) fn called_by(command: &Command) -> Option<&'static Self> {
         let mut words = command.words();
         let (name, which) = (words.next()?, words.next()?);
         scripts().iter().find(|script| match name {
@@ -73,7 +73,7 @@ impl Script {
 
     /// Begins the call on these keys. The arguments follow. Also returns where the keys begin and end.
     pub(super) fn on(&self, keys: &[String], arguments: usize) -> (RequestBuffer, [usize; 2]) {
-        let long = keys.iter().map(String::len).sum::<usize>() + TOKEN;
+        let long = keys.iter().map(String::len).sum::<usize>() + ENCODED_TOKEN;
         let mut call = self.call(keys.len(), arguments, long);
         let positions = [call.len(), call.words(keys).len()];
         (call, positions)
@@ -105,7 +105,7 @@ pub(crate) fn in_full<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<V
 }
 
 /// The usual length of a token, with its encoding. A longer one makes the buffer grow.
-pub(super) const TOKEN: usize = 40;
+pub(super) const ENCODED_TOKEN: usize = 40;
 
 /// Returns the script for this operation.
 pub(crate) fn script(operation: Operation) -> &'static Script {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::encode::RequestBuffer;
-use super::script::TOKEN;
+use super::script::ENCODED_TOKEN;
 #[cfg(test)]
 pub(crate) use super::script::scripts;
 pub(crate) use super::script::{Operation, Script, in_full, load_scripts, script};
@@ -213,7 +213,7 @@ fn release_by(
 /// Builds the delete of what this vote may have set.
 pub(crate) fn undo(vote: &Command, token: &Arc<str>, lifetime: Duration) -> Command {
     let mut keys = vote.vote_keys();
-    let of = Script::of(vote).map(|script| script.operation);
+    let of = Script::called_by(vote).map(|script| script.operation);
     if matches!(of, Some(Operation::AcquireRead | Operation::AcquireWrite)) {
         // The turn is last, and belongs to no vote.
         keys.pop();
@@ -230,7 +230,7 @@ pub(crate) fn merged_release(
     token: &str,
     earlier: &[Arc<str>],
 ) -> Vec<u8> {
-    let long = keys.iter().map(|key| key.len()).sum::<usize>() + TOKEN * earlier.len();
+    let long = keys.iter().map(|key| key.len()).sum::<usize>() + ENCODED_TOKEN * earlier.len();
     let mut call = script.call(keys.len(), 2 + earlier.len(), long);
     keys.iter().for_each(|key| {
         call.word(key);

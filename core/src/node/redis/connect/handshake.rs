@@ -76,7 +76,7 @@ async fn ask_all(
             steps.insert(0, (Step::Role, cmd("ROLE")));
         }
         let (steps, commands): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
-        match connection.ask(&commands).await {
+        match connection.request(&commands).await {
             Ok(replies) => {
                 // Until a reply says otherwise, there is no tracking.
                 supported.set(Feature::Tracking, false);
@@ -108,10 +108,10 @@ async fn examine(
     let is_reply = |(step, reply): &_| matches!(step, Step::Right(name) if is_reply(name, reply));
     found.replied = replies.iter().any(is_reply);
     for (step, reply) in replies {
-        found.note(endpoint, needs, step, reply)?;
+        found.record_step(endpoint, needs, step, reply)?;
     }
     if let (Some(fault), true) = (found.no_digests.take(), found.lacking.is_empty()) {
-        let reply = connection.ask(&[needs.eval()]).await?.remove(0);
+        let reply = connection.request(&[needs.eval()]).await?.remove(0);
         let unsupported = || is_unsupported(&reply).then_some(fault);
         found.lacking.extend(needs.lack("EVAL", &reply, found.replied).or_else(unsupported));
         found.supported.set(Feature::Digests, false);
@@ -129,7 +129,7 @@ pub(super) async fn greet(
     discovery: Discovery,
 ) -> Result<Greeting, Fault> {
     // Requested before the connection is opened, because servers close an idle connection without a login.
-    step::begin("the credentials");
+    step::enter("the credentials");
     let granted = endpoint.granted().await?;
     let login = granted.as_ref().map(|granted| endpoint.with_login(&granted.credentials));
     let endpoint = login.as_ref().unwrap_or(endpoint);
@@ -189,7 +189,7 @@ struct Findings {
 
 impl Findings {
     /// Handles the reply to one step. Returns an error if this is the wrong server.
-    fn note(
+    fn record_step(
         &mut self,
         endpoint: &Endpoint,
         needs: &Needs,

@@ -159,7 +159,7 @@ impl PreviousConnections {
         let Some(id) = previous.id else { return Ok(false) };
         let mut kill = cmd("CLIENT");
         kill.arg("KILL").arg("ID").arg(id);
-        let replies = greeting.connection.ask(&[kill]).await?;
+        let replies = greeting.connection.request(&[kill]).await?;
         // The reply is the number of closed connections. Zero means that the connection was already gone. An error
         // means that the user lacks the right.
         Ok(matches!(replies[..], [Value::Int(_)]))
@@ -223,6 +223,6 @@ pub(super) async fn check_kind(
 /// Whether the server reports the slots of a cluster, of which there may be none yet.
 async fn has_slots(connection: &mut BatchConnection) -> Result<bool, Fault> {
     let slots = cmd("CLUSTER").arg("SLOTS").clone();
-    let reply = connection.ask(&[slots]).await?.remove(0);
+    let reply = connection.request(&[slots]).await?.remove(0);
     Ok(matches!(reply, Value::Array(_)))
 }

@@ -30,7 +30,7 @@ pub struct ServerReplies {
 }
 
 /// Connects to the server, and sends these commands at once.
-pub(crate) async fn ask(
+pub(crate) async fn query_server(
     route: Arc<Route>,
     commands: Arc<[Vec<String>]>,
 ) -> Result<ServerReplies, Fault> {
@@ -51,7 +51,7 @@ async fn ask_server(route: &Route, commands: &[Vec<String>]) -> Result<ServerRep
         let (name, arguments) = command.split_first().map_or(("", &[][..]), |(a, b)| (a, b));
         cmd(name).arg(arguments).clone()
     });
-    let replies = connection.ask(&commands.collect::<Vec<_>>()).await?;
+    let replies = connection.request(&commands.collect::<Vec<_>>()).await?;
     let text = |value: Value| match value {
         Value::ServerError(error) => Err(route.redact(&text_of(&error))),
         other => Ok(values(&other)),

@@ -240,8 +240,8 @@ impl Driven for Connection {
         None
     }
 
-    fn read(&self) -> bool {
-        match self.enter(|session| session.read().leaves_more()) {
+    fn read_available(&self) -> bool {
+        match self.enter(|session| session.read_available().leaves_more()) {
             Entered::Done(more) => more,
             Entered::Busy => {
                 self.delegate();

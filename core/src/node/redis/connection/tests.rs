@@ -52,7 +52,7 @@ impl Ends {
         let (ours, server) = tokio::net::UnixStream::pair().unwrap();
         let server = server.into_std().unwrap();
         server.set_nonblocking(false).unwrap();
-        let socket = Socket::over(Transport::unix(ours).unwrap());
+        let socket = Socket::from_transport(Transport::unix(ours).unwrap());
         let Ok(Address::Redis(route)) = Address::parse("redis://127.0.0.1") else { unreachable!() };
         let (key_prefix, durability) = ("lock:".to_owned(), Durability::default());
         let needs = Needs { key_prefix, durability };
@@ -162,7 +162,7 @@ fn session_of_a_client_that_is_gone_repeats_deletes_while_the_previous_connectio
         (&ends.server).write_all(PONG).unwrap();
         let read = |session: &mut Option<Session>| {
             let session = session.as_mut().unwrap();
-            session.read();
+            session.read_available();
             session.state()
         };
         let state = ends.connection.try_use(read).unwrap();
@@ -181,7 +181,7 @@ fn thread_without_the_reader_role_is_woken_by_another() {
         connection.try_use(|session| {
             let session = session.as_mut().unwrap();
             session.write();
-            session.read();
+            session.read_available();
         });
         expect_ping(&server);
     });

@@ -31,7 +31,7 @@ pub(super) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    step::begin(format!("the lookup of {host}"));
+    step::enter(format!("the lookup of {host}"));
     #[cfg(test)]
     test_names::count_attempt(host);
     let found = join_or_begin(host.to_lowercase())?.result().await;
@@ -55,13 +55,13 @@ fn join_or_begin(name: String) -> io::Result<SharedRequest<Found>> {
         return Ok(request);
     }
     let (request, completion) = SharedRequest::pending();
-    begin(name.clone(), completion)?;
+    start_lookup(name.clone(), completion)?;
     by_name.insert(name, Some(request.clone()));
     Ok(request)
 }
 
 /// Looks a name up on a new thread. Tokio's `lookup_host` panics if the system has no thread left.
-fn begin(name: String, completion: Completion<Found>) -> io::Result<()> {
+fn start_lookup(name: String, completion: Completion<Found>) -> io::Result<()> {
     let ((found, addresses), host) = (oneshot::channel(), name.clone());
     let resolve = move || drop(found.send(resolve(&host)));
     let started = thread::Builder::new().name("redlock-lookup".into()).spawn(resolve);
@@ -141,7 +141,7 @@ pub(crate) mod test_names {
         }
 
         /// Ends all lookups with these addresses. Without any, they fail.
-        pub(crate) fn end(&self, found: Vec<IpAddr>) {
+        pub(crate) fn end_all(&self, found: Vec<IpAddr>) {
             *lock(&self.found) = Some(found);
             self.changed.notify_all();
         }
@@ -215,10 +215,10 @@ mod tests {
         );
         let waiting = tokio::spawn(waiting);
         // Another name does not wait for this one.
-        other.end(vec![IP]);
+        other.end_all(vec![IP]);
         assert_eq!(look_up("other.test", 3).await.unwrap(), found(3));
         until("it began", || slow.count() > 0).await;
-        slow.end(vec![IP]);
+        slow.end_all(vec![IP]);
         let results = waiting.await.unwrap();
         assert_eq!(
             results.into_iter().map(Result::unwrap).collect::<Vec<_>>(),
@@ -231,7 +231,7 @@ mod tests {
     async fn late_address_serves_the_next_attempt_once() {
         let slow = SlowName::add("late.test");
         assert!(look_up("late.test", 1).now_or_never().is_none());
-        slow.end(vec![IP]);
+        slow.end_all(vec![IP]);
         until("it ended", || state("late.test") == Some(true)).await;
         assert_eq!(look_up("late.test", 1).await.unwrap(), found(1));
         // An address may change, so that the one after it asks again.
@@ -245,7 +245,7 @@ mod tests {
         let slow = SlowName::add("failing.test");
         assert!(look_up("failing.test", 1).now_or_never().is_none());
         until("it began", || slow.count() == 1).await;
-        slow.end(Vec::new());
+        slow.end_all(Vec::new());
         until("it ended", || state("failing.test").is_none()).await;
         let error = look_up("failing.test", 1).await.unwrap_err();
         assert!(error.to_string().contains("no such name"), "{error}");

@@ -44,7 +44,7 @@ pub(crate) async fn open(endpoint: &Endpoint) -> Result<Socket, Fault> {
     #[cfg(all(test, unix))]
     if let Some(stream) = simulated(endpoint) {
         let transport = stream.await.map(Transport::Simulated);
-        return transport.map(Socket::over).map_err(|error| fault(&error));
+        return transport.map(Socket::from_transport).map_err(|error| fault(&error));
     }
     let transport = match &endpoint.address {
         PeerAddr::Tcp(host, port) => {
@@ -56,13 +56,13 @@ pub(crate) async fn open(endpoint: &Endpoint) -> Result<Socket, Fault> {
         PeerAddr::Tls(..) => Err(io::Error::other("no TLS")),
         #[cfg(unix)]
         PeerAddr::Unix(path) => {
-            step::begin("the connection to the Unix socket");
+            step::enter("the connection to the Unix socket");
             tokio::net::UnixStream::connect(path).await.and_then(Transport::unix)
         }
         #[cfg(not(unix))]
         PeerAddr::Unix(_) => Err(io::Error::other("this system has no Unix sockets")),
     };
-    transport.map(Socket::over).map_err(|error| fault(&error))
+    transport.map(Socket::from_transport).map_err(|error| fault(&error))
 }
 
 /// Opens a connection without TLS in the replaced environment of this thread, if there is one.
@@ -85,7 +85,7 @@ async fn secure(endpoint: &Endpoint, host: &str, port: u16) -> Result<Socket, Fa
     let (stream, round_trip) = probe::timed(tcp_connect(endpoint, host, port)).await;
     let stream = stream.map_err(|error| fault(&error))?;
     let server = stream.peer_addr().map_err(|error| fault(&error))?;
-    step::begin(format!("the TLS handshake with {host}:{port} (check whether this is a TLS port)"));
+    step::enter(format!("the TLS handshake with {host}:{port} (check whether this is a TLS port)"));
     let connector = TlsConnector::from(std::sync::Arc::clone(&options.config));
     let secured = tokio::select! {
         biased;
@@ -109,7 +109,7 @@ async fn tcp_connect(endpoint: &Endpoint, host: &str, port: u16) -> io::Result<T
         Some(known) => [known].into(),
         None => by_turns(look_up(host, port).await?, endpoint.parameters.family),
     };
-    step::begin(format!("the TCP connection to {host}:{port}"));
+    step::enter(format!("the TCP connection to {host}:{port}"));
     let stream = first_of(addresses, step::time_left).await?;
     // Disables Nagle's algorithm, which would delay every small command.
     stream.set_nodelay(true)?;

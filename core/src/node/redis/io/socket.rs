@@ -56,7 +56,7 @@ fn is_end(error: &io::Error) -> bool {
     )
 )]
 impl Socket {
-    pub(crate) fn over(wire: Transport) -> Self {
+    pub(crate) fn from_transport(wire: Transport) -> Self {
         Self {
             wire,
             #[cfg(feature = "tls")]
@@ -69,7 +69,7 @@ impl Socket {
     /// Creates a connection with TLS, whose handshake is complete.
     #[cfg(feature = "tls")]
     pub(super) fn secured(wire: Transport, tls: ClientConnection) -> Self {
-        Self { tls: Some(Box::new(tls)), ..Self::over(wire) }
+        Self { tls: Some(Box::new(tls)), ..Self::from_transport(wire) }
     }
 
     /// Returns the address of the server. `None` for a Unix socket.
@@ -362,7 +362,7 @@ mod tests {
     #[tokio::test]
     async fn bytes_that_do_not_fit_are_neither_lost_nor_repeated() {
         let (ours, mut server) = UnixStream::pair().unwrap();
-        let mut socket = Socket::over(Transport::unix(ours).unwrap());
+        let mut socket = Socket::from_transport(Transport::unix(ours).unwrap());
         let all: Vec<u8> = (0..4 << 20).map(|at: u32| (at % 251) as u8).collect();
         let (mut unsent, mut received) = (BytesMut::from(&all[..]), BytesMut::new());
         let mut sent = Vec::new();

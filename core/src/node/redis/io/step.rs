@@ -1,6 +1,6 @@
 //! The current step of an attempt to connect, which the error of a time-out names.
 //!
-//! An attempt runs in a scope, and code that waits for something reports that with [`begin`]. It need not know to which
+//! An attempt runs in a scope, and code that waits for something reports that with [`enter`]. It need not know to which
 //! attempt it belongs.
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use crate::runtime::machine::Instant;
 
 task_local! {
     /// The attempt of this task, and when it ends.
-    static CURRENT: (Step, Instant);
+    static CURRENT_STEP: (Step, Instant);
 }
 
 /// The step that an attempt is at. All clones show the same attempt.
@@ -37,7 +37,7 @@ impl Step {
         attempt: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let end = environment::now() + limit;
-        let attempt = CURRENT.scope((self.clone(), end), attempt);
+        let attempt = CURRENT_STEP.scope((self.clone(), end), attempt);
         timeout(limit, attempt).await.unwrap_or_else(|_| Err(self.too_long(limit)))
     }
 
@@ -49,13 +49,13 @@ impl Step {
 }
 
 /// Reports what the attempt of this task waits for from now on. Outside of an attempt, it has no effect.
-pub(crate) fn begin(step: impl Into<Cow<'static, str>>) {
-    let _ = CURRENT.try_with(|(current, _)| *lock(&current.0) = step.into());
+pub(crate) fn enter(step: impl Into<Cow<'static, str>>) {
+    let _ = CURRENT_STEP.try_with(|(current, _)| *lock(&current.0) = step.into());
 }
 
 /// Returns how much time the attempt of this task has left. Outside of an attempt, time is unlimited.
 pub(super) fn time_left() -> Duration {
-    CURRENT.try_with(|(_, end)| end.since(environment::now())).unwrap_or(Duration::MAX)
+    CURRENT_STEP.try_with(|(_, end)| end.since(environment::now())).unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]
@@ -69,9 +69,9 @@ mod tests {
         let attempt = |step: &'static str| async move {
             let limit = Duration::from_secs(1);
             let attempt = async {
-                begin("the first step");
+                enter("the first step");
                 tokio::task::yield_now().await;
-                begin(step);
+                enter(step);
                 pending::<Result<(), Fault>>().await
             };
             Step::default().within(limit, attempt).await.unwrap_err().to_string()
@@ -79,7 +79,7 @@ mod tests {
         let (one, other) = tokio::join!(attempt("the lookup of a"), attempt("the reply to HELLO"));
         assert_eq!(one, "no connection within 1.000 s, waiting for the lookup of a");
         assert_eq!(other, "no connection within 1.000 s, waiting for the reply to HELLO");
-        begin("outside of an attempt");
+        enter("outside of an attempt");
     }
 
     #[tokio::test]

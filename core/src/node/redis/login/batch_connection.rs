@@ -52,12 +52,12 @@ impl BatchConnection {
     /// Sends all commands at once. Returns one reply for each, without pushes.
     ///
     /// If the future is dropped early, replies are outstanding and the connection cannot be used.
-    pub(crate) async fn ask(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
+    pub(crate) async fn request(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Fault> {
         let sent = environment::now();
-        self.tell(commands).await?;
+        self.send_all(commands).await?;
         let mut replies = Vec::with_capacity(commands.len());
         while let Some(command) = commands.get(replies.len()) {
-            step::begin(format!("the reply to {}", name(command)));
+            step::enter(format!("the reply to {}", name(command)));
             match self.next().await? {
                 // Changes before the connection was ready are reported as "all" afterwards.
                 Value::Push { .. } => {}
@@ -70,7 +70,7 @@ impl BatchConnection {
     }
 
     /// Sends all commands at once, and reads nothing.
-    pub(crate) async fn tell(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
+    pub(crate) async fn send_all(&mut self, commands: &[Cmd]) -> Result<(), Fault> {
         let bytes = commands.iter().map(Cmd::get_packed_command).collect::<Vec<_>>().concat();
         let Err(mut error) = self.socket.send(&bytes).await else { return Ok(()) };
         // With TLS the server may have sent the reason.

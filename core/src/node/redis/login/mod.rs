@@ -73,7 +73,7 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    fn of(fields: &[(Value, Value)]) -> Self {
+    fn from_fields(fields: &[(Value, Value)]) -> Self {
         let field = |wanted| fields.iter().find(|(name, _)| words(name) == wanted);
         let text = |wanted| field(wanted).map(|(_, value)| words(value));
         let id = match field("id") {
@@ -140,8 +140,8 @@ async fn hello(
         // `HELLO` requires a user name. A password alone logs in as `default`.
         hello.arg("AUTH").arg(endpoint.username.as_deref().unwrap_or("default")).arg(password);
     }
-    match connection.ask(&[hello]).await?.remove(0) {
-        Value::Map(fields) => Ok(Ok(Hello::of(&fields))),
+    match connection.request(&[hello]).await?.remove(0) {
+        Value::Map(fields) => Ok(Ok(Hello::from_fields(&fields))),
         // RESP3 requested, but the reply has the form of RESP2. Pushes are tried, and the rest is unknown.
         Value::Array(_) => Ok(Ok(Hello::default())),
         Value::ServerError(error) => Ok(Err(error)),
@@ -158,7 +158,7 @@ async fn log_in_without_hello(
 ) -> Result<(), Fault> {
     let mut login = cmd(if endpoint.password.is_some() { "AUTH" } else { "PING" });
     login.arg(endpoint.username.as_deref()).arg(endpoint.password.as_deref());
-    match connection.ask(&[login]).await?.remove(0) {
+    match connection.request(&[login]).await?.remove(0) {
         Value::ServerError(error) if is_full(&error) => Err(no_room()),
         _ if endpoint.password.is_none() => Ok(()),
         Value::Okay => Ok(()),

@@ -77,7 +77,7 @@ impl NodeTask {
     async fn serve_all(&mut self) {
         let mut waiting = Vec::new();
         // An unused client does not connect. After a panic, pending deletes do not wait for a command.
-        let mut is_needed = !Backlog::of(&mut self.context.backlog).pending.is_empty();
+        let mut is_needed = !Backlog::available(&mut self.context.backlog).pending.is_empty();
         loop {
             if !is_needed && !self.wait_for_use(&mut waiting).await {
                 return;
@@ -96,7 +96,7 @@ impl NodeTask {
                 }
             };
             let is_doubtful = fault.remedy() <= Remedy::Refused && self.refused_since.is_some();
-            self.note(fault, usage, &mut waiting);
+            self.record_outage(fault, usage, &mut waiting);
             is_needed = self.is_needed_after(usage);
             if usage.paused {
                 // No command was sent over the idle connection, so new commands wait for the next one.
@@ -150,13 +150,13 @@ impl NodeTask {
         !usage.unused
             || !target.guard.is_zero()
             || target.cluster.is_some()
-            || !Backlog::of(&mut self.context.backlog).pending.is_empty()
+            || !Backlog::available(&mut self.context.backlog).pending.is_empty()
     }
 
     /// Waits for the first command. Returns false once the client is gone.
     async fn wait_for_use(&mut self, waiting: &mut Vec<InFlight>) -> bool {
         let begun = self.context.clock.now();
-        let backlog = Backlog::of(&mut self.context.backlog);
+        let backlog = Backlog::available(&mut self.context.backlog);
         let Some(first) = backlog.commands.recv().await else { return false };
         backlog.wait(first, waiting);
         let now = self.context.clock.now();
@@ -186,7 +186,7 @@ impl NodeTask {
     }
 
     /// Handles a missing connection: logs it, and fails the commands that wait for a connection.
-    fn note(&mut self, fault: Fault, usage: Usage, waiting: &mut Vec<InFlight>) {
+    fn record_outage(&mut self, fault: Fault, usage: Usage, waiting: &mut Vec<InFlight>) {
         let confirmed = fault.remedy() > Remedy::Refused;
         if confirmed {
             self.context.refused(&fault);

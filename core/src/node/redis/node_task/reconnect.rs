@@ -60,10 +60,10 @@ impl Attempts {
     /// Starts an attempt because the server has changed. Earlier ones may hang on the previous server.
     fn restart(&mut self, context: &Context, reconnect: &Reconnect) {
         *self = Self::default();
-        self.begin(context, reconnect);
+        self.start_attempt(context, reconnect);
     }
 
-    fn begin(&mut self, context: &Context, reconnect: &Reconnect) {
+    fn start_attempt(&mut self, context: &Context, reconnect: &Reconnect) {
         if self.running.len() >= MAX_CONCURRENT_ATTEMPTS {
             return;
         }
@@ -115,19 +115,19 @@ impl Reconnect {
         let opened = loop {
             // At the start of the task, the first attempt follows immediately.
             if attempts.begun.is_none() && pause.is_zero() {
-                attempts.begin(context, self);
+                attempts.start_attempt(context, self);
             }
-            let backlog = Backlog::of(&mut context.backlog);
+            let backlog = Backlog::available(&mut context.backlog);
             race! {
                 ended = attempts.next(), if attempts.begun.is_some() => match ended {
                     // The first successful attempt counts. A failure counts only if it is the last one.
                     Some(opened) if opened.is_ok() || attempts.running.is_empty() => break opened,
                     Some(_) => {}
-                    None => attempts.begin(context, self),
+                    None => attempts.start_attempt(context, self),
                 },
                 () = context.news.any() => attempts.restart(context, self),
                 () = &mut pause_ends, if attempts.begun.is_none() => {
-                    attempts.begin(context, self);
+                    attempts.start_attempt(context, self);
                 }
                 command = backlog.commands.recv(), if more => match (command, &refusal) {
                     // Before the first attempt, no error exists that could be returned.
@@ -183,10 +183,10 @@ impl Reconnect {
         let now = context.clock.now();
         match self.policy.on_command(now, attempts.begun, !waiting.is_empty()) {
             OnCommand::Refuse => context.fail(command, refusal),
-            OnCommand::Wait => Backlog::of(&mut context.backlog).wait(command, waiting),
+            OnCommand::Wait => Backlog::available(&mut context.backlog).wait(command, waiting),
             OnCommand::StartAndWait => {
-                attempts.begin(context, self);
-                Backlog::of(&mut context.backlog).wait(command, waiting);
+                attempts.start_attempt(context, self);
+                Backlog::available(&mut context.backlog).wait(command, waiting);
             }
         }
     }
@@ -311,7 +311,7 @@ mod tests {
             assert!(setup.waiting.iter().all(InFlight::is_unwanted), "a vote without its delete");
             setup.fail();
         }
-        let pending = Backlog::of(&mut setup.context.backlog).pending.take();
+        let pending = Backlog::available(&mut setup.context.backlog).pending.take_all();
         assert_eq!(pending.len(), 1);
         assert_eq!(pending[0].bytes, b"sent");
         assert_eq!(setup.events.len(), 1, "the cluster keeps deletes that are not needed");

@@ -82,7 +82,7 @@ impl<G> Confirmations<G> {
     }
 
     /// Holds a grant that must be confirmed by this time.
-    pub(crate) fn hold(&mut self, grant: G, timeout: Duration, by: Instant) {
+    pub(crate) fn hold_grant(&mut self, grant: G, timeout: Duration, by: Instant) {
         self.held.push(Held { grant, timeout, by });
     }
 
@@ -108,7 +108,7 @@ impl<G> Confirmations<G> {
     }
 
     /// Returns the grants of a broken connection, which can no longer be confirmed.
-    pub(crate) fn end(&mut self) -> impl Iterator<Item = G> {
+    pub(crate) fn drain_grants(&mut self) -> impl Iterator<Item = G> {
         self.held.drain(..).map(|held| held.grant)
     }
 }

@@ -44,7 +44,7 @@ impl InFlight {
     /// Creates a command under way. `reply_to` receives its reply.
     pub(crate) fn new(command: Command, reply_to: oneshot::Sender<Result<Value, Fault>>) -> Self {
         let delete = matches!(command.purpose, Purpose::Delete { .. });
-        let under_way = delete.then(UnderWay::begin);
+        let under_way = delete.then(UnderWay::count_delete);
         Self {
             command,
             reply_to,

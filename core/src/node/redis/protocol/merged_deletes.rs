@@ -69,7 +69,7 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     let mut earlier = earlier.into_vec();
     let mut known: HashSet<Arc<str>> = earlier.iter().cloned().chain([Arc::clone(&main)]).collect();
     earlier.extend(more.into_iter().chain([added]).filter(|token| known.insert(Arc::clone(token))));
-    let most = match Script::of(&last) {
+    let most = match Script::called_by(&last) {
         Some(script) if script.operation == Operation::ReleaseRead => MAX_READERS,
         _ => MAX_EARLIER,
     };
@@ -79,7 +79,7 @@ pub(super) fn merged(first: &Command, last: Command) -> Command {
     let (lifetime, until, of_lease) = (lifetime.max(long), until.max(end), of_lease || too);
     let newest = Command { untracked: first.untracked || last.untracked, ..last };
     let keys = deleted_keys(&newest).filter(|_| !earlier.is_empty());
-    let Some((script, keys)) = Script::of(&newest).zip(keys) else {
+    let Some((script, keys)) = Script::called_by(&newest).zip(keys) else {
         return newest;
     };
     let bytes = merged_release(script, &keys, &main, &earlier);
@@ -123,7 +123,7 @@ pub(super) mod tests {
         command
     }
 
-    fn end(command: &Command) -> Option<u64> {
+    fn until_second(command: &Command) -> Option<u64> {
         command.purpose.until().map(|until| until.since(Instant::default()).as_secs())
     }
 
@@ -134,7 +134,10 @@ pub(super) mod tests {
         let all = attempts
             .into_iter()
             .fold(pending("a", "lease", true, 10), |all, next| merged(&all, next));
-        assert_eq!((tokens(&all), end(&all)), (vec!["lease", "first", "second"], Some(30)));
+        assert_eq!(
+            (tokens(&all), until_second(&all)),
+            (vec!["lease", "first", "second"], Some(30))
+        );
         let words: Vec<_> = all.words().skip(2).collect();
         let padded = |token: &str| format!("{token:->32}").into_bytes();
         let [lease, first, second] = ["lease", "first", "second"].map(padded);

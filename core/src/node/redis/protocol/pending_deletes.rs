@@ -96,7 +96,7 @@ impl PendingDeletes {
         let Purpose::Delete { lifetime, until, .. } = &mut command.purpose else { return None };
         // Measured from the first time, so that repeated failures do not extend it forever.
         let until = *until.get_or_insert(now + *lifetime);
-        self.keep(command);
+        self.insert_merged(command);
         Some(until)
     }
 
@@ -128,7 +128,7 @@ impl PendingDeletes {
         if let Purpose::Delete { until, .. } = &mut command.purpose {
             *until = Some(end);
         }
-        self.keep(command);
+        self.insert_merged(command);
     }
 
     /// Lets the next delete be sent again after one second, if none is left and none is under way.
@@ -139,7 +139,7 @@ impl PendingDeletes {
     }
 
     /// Keeps a delete, merged with an earlier one of the same keys.
-    fn keep(&mut self, command: Command) {
+    fn insert_merged(&mut self, command: Command) {
         let target = target(&command);
         let command = match self.deletes.remove(&target) {
             Some(earlier) => {
@@ -177,7 +177,7 @@ impl PendingDeletes {
     /// Takes the deletes to send over a new connection, all of them.
     pub(crate) fn take_for_connection(&mut self) -> Vec<Command> {
         self.waited = 0;
-        self.take()
+        self.take_all()
     }
 
     /// Takes the deletes to send again over an open connection: all of them after 1, 2, 4 and 8 seconds, then every 8.
@@ -193,11 +193,11 @@ impl PendingDeletes {
         }
         self.forget_expired(now);
         self.end_wait();
-        Some(self.take())
+        Some(self.take_all())
     }
 
     /// Takes all pending deletes, those of leases first. Those that fail are added again.
-    pub(crate) fn take(&mut self) -> Vec<Command> {
+    pub(crate) fn take_all(&mut self) -> Vec<Command> {
         self.bytes = 0;
         let (of_leases, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.deletes).into_values().partition(is_of_lease);
@@ -223,7 +223,7 @@ pub(crate) struct Backlog {
 
 impl Backlog {
     /// Returns the backlog. Must not be called while a connection uses it.
-    pub(crate) fn of(context: &mut Option<Self>) -> &mut Self {
+    pub(crate) fn available(context: &mut Option<Self>) -> &mut Self {
         context.as_mut().expect("a connection has the backlog")
     }
 
@@ -262,7 +262,8 @@ pub(super) mod tests {
         for token in ["a", "b", "a"] {
             assert_eq!(pending.add(delete(token), now), Some(now + TTL));
         }
-        let mut bytes: Vec<_> = pending.take().into_iter().map(|command| command.bytes).collect();
+        let mut bytes: Vec<_> =
+            pending.take_all().into_iter().map(|command| command.bytes).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, [b"a", b"b"]);
         assert!(pending.is_empty());
@@ -299,7 +300,7 @@ pub(super) mod tests {
         ] {
             let mut pending = PendingDeletes::new(Arc::default(), None);
             pending.carried_out(&delete("a"), opened, now);
-            let kept = pending.take().pop();
+            let kept = pending.take_all().pop();
             assert_eq!(kept.and_then(|command| command.purpose.until()), until, "{opened:?}");
         }
     }
@@ -321,7 +322,7 @@ pub(super) mod tests {
             let bytes = pending.deletes.values().map(memory).sum::<usize>();
             assert!(bytes == pending.bytes && bytes <= MAX_PENDING_BYTES, "{bytes} bytes");
         }
-        let all = pending.take();
+        let all = pending.take_all();
         assert!(all[..20].iter().all(is_of_lease), "deletes of leases are sent first");
         assert_eq!(all.iter().filter(|delete| is_of_lease(delete)).count(), 20);
         // An attempt of a caller whose earlier deletes were not displaced is merged with them.
@@ -353,14 +354,14 @@ pub(super) mod tests {
             pending.add(delete(&number.to_string()), at(number));
         }
         assert_eq!(pending.add(delete("another"), now + TTL), Some(now + TTL + TTL));
-        let all = pending.take();
+        let all = pending.take_all();
         assert_eq!(all.len(), MAX_PENDING_DELETES / 8 * 7);
         let until = all.iter().filter(|one| one.bytes != b"another").map(|one| one.purpose.until());
         let dropped = MAX_PENDING_DELETES / 8 + 1;
         assert!(until.min().unwrap() >= Some(at(MAX_PENDING_DELETES - dropped) + TTL));
         // A delete that fails again keeps its time limit.
         pending.add(delete("another"), now);
-        let again = pending.take().remove(0);
+        let again = pending.take_all().remove(0);
         pending.add(again, now + TTL / 2);
         pending.forget_expired(now + TTL / 2);
         assert!(!pending.is_empty());

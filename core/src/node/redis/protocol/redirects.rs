@@ -30,7 +30,7 @@ pub(crate) enum Redirect {
 }
 
 impl Redirect {
-    pub(crate) fn read(value: &Value) -> Option<Self> {
+    pub(crate) fn parse(value: &Value) -> Option<Self> {
         let Value::ServerError(error) = value else { return None };
         let mut words = error.details().unwrap_or_default().split_whitespace();
         let mut place = || {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn recognizes_that_no_server_can_be_asked() {
-        let read = |text: &str| Redirect::read(&parse_redis_value(text.as_bytes()).unwrap());
+        let read = |text: &str| Redirect::parse(&parse_redis_value(text.as_bytes()).unwrap());
         for text in [
             "-CLUSTERDOWN The cluster is down\r\n",
             "-MOVED 7 ?:7000\r\n",

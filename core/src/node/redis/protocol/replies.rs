@@ -29,7 +29,7 @@ type Now<'a> = &'a dyn Fn() -> Instant;
 
 impl Protocol {
     /// Handles bytes of the server. Returns an error if no further reply of this connection can be trusted.
-    pub(crate) fn read(&mut self, bytes: &[u8], now: Now<'_>) -> Option<Fault> {
+    pub(crate) fn receive_bytes(&mut self, bytes: &[u8], now: Now<'_>) -> Option<Fault> {
         self.parser.add(bytes);
         loop {
             let fault = match self.parser.next() {
@@ -193,7 +193,7 @@ impl Protocol {
     /// command if the reply is not a redirect.
     fn follow_or_forward(&mut self, mut in_flight: InFlight, value: &Value) -> Option<InFlight> {
         let Some(cluster) = &self.target.cluster else { return Some(in_flight) };
-        let Some(redirect) = Redirect::read(value) else { return Some(in_flight) };
+        let Some(redirect) = Redirect::parse(value) else { return Some(in_flight) };
         let unserved = redirect == Redirect::NoOwner;
         let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
         let forwarded = is_forwarded(purpose, asked, in_flight.redirects)
@@ -233,7 +233,7 @@ impl Protocol {
         let (value, grants) = result(expects, in_flight.set, value);
         let timeout = *timeout;
         match in_flight.confirm_by.filter(|_| grants) {
-            Some(by) => self.confirm.hold((in_flight, value), timeout, by),
+            Some(by) => self.confirm.hold_grant((in_flight, value), timeout, by),
             // An error means that the caller no longer waits.
             None => drop(in_flight.reply_to.send(Ok(value))),
         }

@@ -24,7 +24,7 @@ use crate::runtime::is_ending;
 const FULL: usize = 4 << 20;
 
 /// The error of an acquire while the process ends.
-const ENDING: &str = "the process ends";
+const PROCESS_ENDS: &str = "the process ends";
 
 impl Protocol {
     /// Sends a command of the client, unless its caller is gone or the node must not vote. `last` means that no other
@@ -60,7 +60,7 @@ impl Protocol {
     fn guard_fault(&self, in_flight: &InFlight, now: Instant) -> Option<Fault> {
         let first = matches!(in_flight.command.purpose, Purpose::FirstVote { .. });
         if first && is_ending() {
-            Some(Fault::new(ENDING))
+            Some(Fault::new(PROCESS_ENDS))
         } else if first {
             self.pending.link.guard.vote_fault(|| in_flight.command.slot(), || now)
         } else {
@@ -74,7 +74,7 @@ impl Protocol {
         self.encode_batch();
         let mut deletes = Vec::new();
         // Grants that wait for replicas or disks have no request any more. Extensions among them have no result now.
-        let mut held: Vec<_> = self.confirm.end().map(|(vote, _)| vote).collect();
+        let mut held: Vec<_> = self.confirm.drain_grants().map(|(vote, _)| vote).collect();
         let in_flight = self.expected.iter_mut().flat_map(Request::members_mut);
         for vote in held.iter_mut().chain(in_flight) {
             let Purpose::FirstVote { token, .. } = &vote.command.purpose else { continue };
@@ -84,10 +84,10 @@ impl Protocol {
             }
             deletes.push(scripts::undo(&vote.command, token, SILENCE));
             let reply_to = std::mem::replace(&mut vote.reply_to, oneshot::channel().0);
-            let _ = reply_to.send(Err(Fault::new(ENDING)));
+            let _ = reply_to.send(Err(Fault::new(PROCESS_ENDS)));
         }
         for extension in held {
-            let _ = extension.reply_to.send(Err(Fault::new(ENDING)));
+            let _ = extension.reply_to.send(Err(Fault::new(PROCESS_ENDS)));
         }
         for delete in deletes {
             self.send(InFlight::without_caller(delete), now);

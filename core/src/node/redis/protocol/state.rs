@@ -1,5 +1,5 @@
 //! The state of the protocol of one connection, and what does not follow from a command or a reply: repeated deletes,
-//! silence, and [`Protocol::end`], at which commands without a reply fail and deletes become pending.
+//! silence, and [`Protocol::into_pending`], at which commands without a reply fail and deletes become pending.
 //!
 //! [`super::sending`] and [`super::replies`] have the rest. The pending deletes outlive the connection.
 
@@ -182,10 +182,10 @@ impl Protocol {
     ///
     /// No byte of the last ones was written. Their votes are recorded as never sent, and the deletes of these votes are
     /// not needed. Bytes that TLS accepted count as sent.
-    pub(crate) fn end(mut self, fault: Option<&Fault>, now: Instant) -> PendingDeletes {
+    pub(crate) fn into_pending(mut self, fault: Option<&Fault>, now: Instant) -> PendingDeletes {
         let Some(fault) = fault else { return self.pending };
         self.encode_batch();
-        for (in_flight, _) in self.confirm.end() {
+        for (in_flight, _) in self.confirm.drain_grants() {
             let _ = in_flight.reply_to.send(Err(fault.clone()));
         }
         // Bytes are written in order, so the remaining ones belong to the last commands.

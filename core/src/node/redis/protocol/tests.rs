@@ -88,9 +88,9 @@ impl Connection {
     }
 
     /// Handles bytes of the server and their consequences.
-    fn read(&mut self, bytes: &str) -> Option<Fault> {
+    fn receive_text(&mut self, bytes: &str) -> Option<Fault> {
         let now = self.now;
-        self.protocol.read(bytes.as_bytes(), &|| now)
+        self.protocol.receive_bytes(bytes.as_bytes(), &|| now)
     }
 
     /// Returns the number of commands of each request that has no reply.
@@ -99,8 +99,8 @@ impl Connection {
         self.protocol.expected.iter().map(|request| request.members().len()).collect()
     }
 
-    fn end(self) -> PendingDeletes {
-        self.protocol.end(Some(&Fault::new("broken")), self.now)
+    fn end_connection(self) -> PendingDeletes {
+        self.protocol.into_pending(Some(&Fault::new("broken")), self.now)
     }
 }
 
@@ -117,9 +117,9 @@ fn counts_every_command_and_keeps_deletes_without_a_reply() {
     assert!(connection.protocol.is_unwritten());
     assert_eq!(connection.protocol.count(), 7);
     assert_eq!(connection.shape(), [3, 2, 2]);
-    assert_eq!(connection.read("*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"), None);
+    assert_eq!(connection.receive_text("*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n"), None);
     assert_eq!(connection.shape(), [2, 2]);
-    let deletes = connection.end().take();
+    let deletes = connection.end_connection().take_all();
     assert_eq!(deletes.len(), 2);
 }
 
@@ -130,7 +130,7 @@ fn delete_that_was_sent_in_full_is_not_combined() {
     let mut connection = Connection::supporting(in_full, 0, None);
     connection.submit(release("a", "a"));
     assert_eq!(names(&connection.written()), ["EVAL"]);
-    let pending = connection.end().take().into_iter().map(InFlight::without_caller);
+    let pending = connection.end_connection().take_all().into_iter().map(InFlight::without_caller);
     let mut next = Connection::new();
     pending.chain([release("b", "b")]).for_each(|delete| next.submit(delete));
     assert_eq!(names(&next.written()), ["EVAL", "EVALSHA"]);
@@ -149,7 +149,7 @@ fn delete_of_an_unwritten_vote_is_not_pending() {
     // Without a caller it is not sent at all.
     connection.submit(acquire("c", "c"));
     connection.submit(release("c", &full("c")));
-    let deletes = connection.end().take();
+    let deletes = connection.end_connection().take_all();
     assert_eq!(
         deletes.iter().map(|delete| delete.slot().unwrap()).collect::<Vec<_>>(),
         [slot("a")]
@@ -170,13 +170,13 @@ fn stops_batching_after_a_permanent_refusal() {
         ("-NOPERM no\r\n", &[1, 1, 2]),
     ] {
         assert_eq!(batch(&mut connection), [2, 2]);
-        assert_eq!(connection.read(refusal), None);
+        assert_eq!(connection.receive_text(refusal), None);
         // The releases. Both extends lost their callers.
-        assert_eq!(connection.read("*2\r\n$1\r\na\r\n$1\r\nb\r\n"), None);
+        assert_eq!(connection.receive_text("*2\r\n$1\r\na\r\n$1\r\nb\r\n"), None);
         assert_eq!(batch(&mut connection), next, "{refusal}");
         let each = "$1\r\na\r\n$1\r\nb\r\n";
         let extended = if next.len() == 2 { format!("*2\r\n{each}") } else { each.to_owned() };
-        assert_eq!(connection.read(&format!("{extended}*2\r\n{each}")), None);
+        assert_eq!(connection.receive_text(&format!("{extended}*2\r\n{each}")), None);
     }
 }
 
@@ -205,13 +205,13 @@ fn loads_lost_scripts_and_repeats_the_command_once() {
     let (extend, mut reply) = heard(extend("a", "ours"));
     connection.submit(extend);
     let first = connection.written();
-    assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
+    assert_eq!(connection.receive_text("-NOSCRIPT no\r\n"), None);
     let again = connection.written();
     let count = scripts().len();
     assert!(again[..count].iter().all(|words| words[..2] == ["SCRIPT", "LOAD"]));
     assert_eq!(again[count..], first[..]);
-    assert_eq!(connection.read(&"+OK\r\n".repeat(count)), None);
-    assert_eq!(connection.read("-NOSCRIPT no\r\n"), None);
+    assert_eq!(connection.receive_text(&"+OK\r\n".repeat(count)), None);
+    assert_eq!(connection.receive_text("-NOSCRIPT no\r\n"), None);
     assert!(connection.written().is_empty());
     assert!(matches!(reply.try_recv(), Ok(Ok(Value::ServerError(_)))));
 }
@@ -224,9 +224,9 @@ fn reply_of_another_command_ends_the_connection() {
         let (extend, mut result) = heard(extend("a", "ours"));
         connection.submit(extend);
         connection.written();
-        assert!(connection.read(reply).is_some(), "{reply}");
+        assert!(connection.receive_text(reply).is_some(), "{reply}");
         assert!(result.try_recv().unwrap().is_err(), "{reply}");
-        assert!(connection.read("+OK\r\n").is_some(), "no command is left");
+        assert!(connection.receive_text("+OK\r\n").is_some(), "no command is left");
     }
 }
 
@@ -238,8 +238,8 @@ fn only_maps_of_clusters_may_be_long() {
         let command = plain(redis::cmd(command).arg("SLOTS"), Purpose::Plain);
         connection.submit(InFlight::without_caller(command));
         connection.written();
-        assert_eq!(connection.read(&format!("$9000000\r\n{part}")).is_none(), allowed);
-        assert!(connection.read(&part.repeat(5)).is_some(), "longer than any map");
+        assert_eq!(connection.receive_text(&format!("$9000000\r\n{part}")).is_none(), allowed);
+        assert!(connection.receive_text(&part.repeat(5)).is_some(), "longer than any map");
     }
 }
 
@@ -249,14 +249,14 @@ fn refused_delete_is_pending_and_sent_again_later() {
     connection.submit(release("a", "ours"));
     connection.written();
     assert!(connection.link.has_deletes());
-    assert_eq!(connection.read("-BUSY no\r\n"), None);
+    assert_eq!(connection.receive_text("-BUSY no\r\n"), None);
     assert!(!connection.link.has_deletes() && connection.link.has_pending_deletes(START));
     connection.now = START + Duration::from_secs(1);
     connection.protocol.retry_deletes(connection.now);
-    connection.read("");
+    connection.receive_text("");
     assert!(connection.link.has_deletes() && !connection.link.has_pending_deletes(START));
     assert_eq!(names(&connection.written()), ["CLIENT", "EVALSHA"]);
-    assert_eq!(connection.read("+OK\r\n$4\r\nours\r\n"), None);
+    assert_eq!(connection.receive_text("+OK\r\n$4\r\nours\r\n"), None);
     assert!(!connection.link.has_deletes() && connection.protocol.pending.is_empty());
 }
 
@@ -266,18 +266,18 @@ fn refused_deletes_are_sent_again_ever_less_often() {
     let (refused, deleted) = ("+OK\r\n-BUSY no\r\n", "+OK\r\n$1\r\na\r\n");
     connection.submit(release("a", "a"));
     connection.written();
-    assert_eq!(connection.read("-BUSY no\r\n"), None);
+    assert_eq!(connection.receive_text("-BUSY no\r\n"), None);
     let mut repeated = Vec::new();
     for second in 1..20 {
         connection.protocol.retry_deletes(START);
         if !connection.written().is_empty() {
             repeated.push(second);
-            assert_eq!(connection.read(if second == 15 { deleted } else { refused }), None);
+            assert_eq!(connection.receive_text(if second == 15 { deleted } else { refused }), None);
         }
         if second == 15 {
             connection.submit(release("a", "a"));
             connection.written();
-            assert_eq!(connection.read("-BUSY no\r\n"), None);
+            assert_eq!(connection.receive_text("-BUSY no\r\n"), None);
         }
     }
     assert_eq!(repeated, [1, 3, 7, 15, 16, 18]);
@@ -289,7 +289,7 @@ fn deletes_are_repeated_while_the_previous_connection_may_exist() {
     let (release, mut reply) = heard(release("a", "ours"));
     connection.submit(release);
     connection.written();
-    assert_eq!(connection.read("$4\r\nours\r\n"), None);
+    assert_eq!(connection.receive_text("$4\r\nours\r\n"), None);
     assert!(reply.try_recv().unwrap().is_ok());
     let mut repeated = Vec::new();
     for second in 1..30 {
@@ -297,7 +297,7 @@ fn deletes_are_repeated_while_the_previous_connection_may_exist() {
         connection.protocol.retry_deletes(connection.now);
         if !connection.written().is_empty() {
             repeated.push(second);
-            assert_eq!(connection.read("+OK\r\n*2\r\n:0\r\n$4\r\nours\r\n"), None);
+            assert_eq!(connection.receive_text("+OK\r\n*2\r\n:0\r\n$4\r\nours\r\n"), None);
         }
     }
     assert_eq!(repeated, [1, 3, 7], "for as long as a key can live");
@@ -310,20 +310,20 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
     connection.submit(first);
     assert_eq!(names(&connection.written()), ["SET", "GETRANGE", "WAIT"]);
     let granted = format!("+OK\r\n$32\r\n{}\r\n", full("a"));
-    assert_eq!(connection.read(&granted), None);
+    assert_eq!(connection.receive_text(&granted), None);
     let (second, mut later) = heard(acquire("b", "b"));
     connection.submit(second);
     assert_eq!(names(&connection.written()), ["SET", "GETRANGE"], "one request at a time");
     assert!(reply.try_recv().is_err());
-    assert_eq!(connection.read(":1\r\n"), None);
+    assert_eq!(connection.receive_text(":1\r\n"), None);
     assert!(reply.try_recv().unwrap().is_ok());
     assert_eq!(names(&connection.written()), ["WAIT"]);
-    assert_eq!(connection.read(&granted.replace("-a", "-b")), None);
-    assert_eq!(connection.read(":0\r\n"), None);
+    assert_eq!(connection.receive_text(&granted.replace("-a", "-b")), None);
+    assert_eq!(connection.receive_text(":0\r\n"), None);
     assert!(later.try_recv().is_err(), "there is time for another request");
     assert_eq!(names(&connection.written()), ["WAIT"]);
     connection.now = START + TTL;
-    assert_eq!(connection.read(":0\r\n"), None);
+    assert_eq!(connection.receive_text(":0\r\n"), None);
     assert!(later.try_recv().unwrap().is_err());
 }
 
@@ -340,7 +340,7 @@ fn silent_server_is_detected_only_while_replies_are_outstanding() {
         }
     }
     assert_eq!(TICK * (ticks - 3), SILENCE + TICK);
-    assert_eq!(connection.read("+PONG\r\n"), None);
+    assert_eq!(connection.receive_text("+PONG\r\n"), None);
     assert!(connection.protocol.count_silence().is_none());
 }
 
@@ -351,7 +351,7 @@ fn idle_connection_is_probed_first() {
     connection.protocol.probe_if_idle(false, connection.now);
     assert!(connection.protocol.is_probing());
     assert_eq!(names(&connection.written()), ["PING"]);
-    assert_eq!(connection.read("+PONG\r\n"), None);
+    assert_eq!(connection.receive_text("+PONG\r\n"), None);
     assert!(!connection.protocol.is_probing() && !connection.link.is_idle(connection.now));
 }
 

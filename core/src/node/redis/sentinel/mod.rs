@@ -109,7 +109,7 @@ impl Resolver {
             service.sentinels.iter().map(|sentinel| background::spawn(listen(sentinel))).collect()
         });
         let (mut replies, confirmed) = (Replies::new(), self.known.borrow().confirmed);
-        step::begin("the sentinels");
+        step::enter("the sentinels");
         self.ask_all(service, &mut replies).await;
         let mut judged = None;
         self.known.send_if_modified(|known| {
@@ -154,7 +154,8 @@ impl Resolver {
         // until then must suffice.
         let limit = self.route.connect_timeout() / 2;
         let ask = |sentinel| async move {
-            let asked = async { Sentinel::open(sentinel).await?.ask(&service.name).await };
+            let asked =
+                async { Sentinel::open(sentinel).await?.query_primary(&service.name).await };
             Step::default().within(limit, asked).await.map_err(|fault: Fault| {
                 self.route.redact_fault(fault).with_origin(&sentinel.authority())
             })

@@ -33,7 +33,7 @@ pub(crate) struct Report {
 impl Report {
     /// Parses the replies to `SENTINEL GET-MASTER-ADDR-BY-NAME` and `SENTINEL MASTER`. Returns `None` if the service is
     /// unknown.
-    pub(crate) fn read(place: &Value, about: &Value) -> Result<Option<Self>, Fault> {
+    pub(crate) fn parse(place: &Value, about: &Value) -> Result<Option<Self>, Fault> {
         let (host, port) = match place {
             Value::Nil => return Ok(None),
             Value::Array(parts) => match &parts[..] {
@@ -124,11 +124,11 @@ impl Sentinel {
     }
 
     /// Returns the primary of the service, or `None` if the sentinel does not know the service.
-    pub(crate) async fn ask(&mut self, service: &str) -> Result<Option<Report>, Fault> {
+    pub(crate) async fn query_primary(&mut self, service: &str) -> Result<Option<Report>, Fault> {
         let questions = ["GET-MASTER-ADDR-BY-NAME", "MASTER"];
         let questions = questions.map(|what| cmd("SENTINEL").arg(what).arg(service).clone());
-        let replies = self.connection.ask(&questions).await?;
-        Report::read(&replies[0], &replies[1])
+        let replies = self.connection.request(&questions).await?;
+        Report::parse(&replies[0], &replies[1])
     }
 
     /// Subscribes to the events that [`Self::event`] waits for, if possible.
@@ -138,7 +138,7 @@ impl Sentinel {
         }
         let mut subscribe: Cmd = cmd("SUBSCRIBE");
         subscribe.arg(&EVENTS);
-        self.connection.tell(&[subscribe]).await?;
+        self.connection.send_all(&[subscribe]).await?;
         // Without the permission to subscribe, the sentinel is only polled.
         self.connection.next().await.map(drop)
     }
@@ -165,8 +165,9 @@ pub(crate) async fn follow(
     timeout(SENTINEL_REPLY_TIMEOUT, sentinel.subscribe()).await.map_err(silent)??;
     loop {
         // Asked after the subscription, so that no event is missed in between.
-        let report =
-            timeout(SENTINEL_REPLY_TIMEOUT, sentinel.ask(service)).await.map_err(silent)??;
+        let report = timeout(SENTINEL_REPLY_TIMEOUT, sentinel.query_primary(service))
+            .await
+            .map_err(silent)??;
         report.into_iter().for_each(&mut on_report);
         sentinel.event().await?;
     }
@@ -235,14 +236,14 @@ mod tests {
         let map = Value::Map(told("10.0.0.1"));
         let flat = Value::Array(told("10.0.0.1").into_iter().flat_map(|(a, b)| [a, b]).collect());
         for about in [map, flat] {
-            let report = Report::read(&place, &about).unwrap().unwrap();
+            let report = Report::parse(&place, &about).unwrap().unwrap();
             assert_eq!((report.epoch, report.since), (Some(7), Duration::from_millis(1500)));
         }
-        let other = Report::read(&place, &Value::Map(told("10.0.0.2"))).unwrap().unwrap();
+        let other = Report::parse(&place, &Value::Map(told("10.0.0.2"))).unwrap().unwrap();
         assert_eq!((other.epoch, other.since), (Some(7), Duration::ZERO));
-        let silent = Report::read(&place, &Value::Nil).unwrap().unwrap();
+        let silent = Report::parse(&place, &Value::Nil).unwrap().unwrap();
         assert_eq!((silent.epoch, silent.since), (None, Duration::ZERO));
-        assert_eq!(Report::read(&Value::Nil, &Value::Nil), Ok(None));
-        assert!(Report::read(&Value::Okay, &Value::Nil).is_err());
+        assert_eq!(Report::parse(&Value::Nil, &Value::Nil), Ok(None));
+        assert!(Report::parse(&Value::Okay, &Value::Nil).is_err());
     }
 }

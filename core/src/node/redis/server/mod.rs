@@ -110,11 +110,11 @@ impl RedisNode {
         params: VoteParams,
     ) -> impl Future<Output = Result<Extension, Fault>> + Send + use<> {
         let durable = self.durable && !params.check;
-        self.ask(extend_script(claim, params, durable), reply::extension)
+        self.send_command(extend_script(claim, params, durable), reply::extension)
     }
 
     /// Sends a command. The reply is parsed where it is awaited, to relieve the thread of all connections.
-    fn ask<T: Send + 'static>(
+    fn send_command<T: Send + 'static>(
         &self,
         command: Command,
         read: fn(&Value) -> Answer<T>,
@@ -186,7 +186,7 @@ impl Node for RedisNode {
         }
         // It gets its reply as soon as there is a connection, and is never sent.
         let read = redis::cmd("GETRANGE").arg(key).arg(0).arg(0).clone();
-        Box::pin(self.ask(plain(&read, Purpose::Ready), |_| Ok(())))
+        Box::pin(self.send_command(plain(&read, Purpose::Ready), |_| Ok(())))
     }
 
     fn guarded(&self, key: &str) -> Option<Guarded> {
@@ -218,16 +218,16 @@ impl Node for RedisNode {
         timeout: Duration,
     ) -> Reply<bool> {
         let command = release(claim, lifetime, how);
-        Box::pin(self.ask(Command { timeout, ..command }, reply::released))
+        Box::pin(self.send_command(Command { timeout, ..command }, reply::released))
     }
 
     fn ping(&self, key: &str, timeout: Duration) -> Reply<()> {
-        Box::pin(self.ask(Command { timeout, ..probe(key) }, reply::written))
+        Box::pin(self.send_command(Command { timeout, ..probe(key) }, reply::written))
     }
 
     fn inspect(&self, key: &str, timeout: Duration) -> Reply<Option<Holder>> {
         let command = inspect_script(key);
-        Box::pin(self.ask(Command { timeout, ..command }, reply::holder))
+        Box::pin(self.send_command(Command { timeout, ..command }, reply::holder))
     }
 
     fn keys(&self, containing: &str, timeout: Duration) -> Reply<Vec<String>> {
@@ -261,7 +261,8 @@ impl Node for RedisNode {
         let (route, commands) = (Arc::clone(&self.route), Arc::clone(commands));
         let (reply_to, reply) = oneshot::channel();
         // Sockets and timers belong to the runtime of the background thread.
-        let asked = questions::ask(route, commands).map(|replies| drop(reply_to.send(replies)));
+        let asked =
+            questions::query_server(route, commands).map(|replies| drop(reply_to.send(replies)));
         background::spawn(asked).detach();
         let ended = |_| Err(Fault::new("the background thread has ended"));
         Box::pin(
@@ -278,6 +279,6 @@ impl Node for RedisNode {
         if !self.link.is_open() && !self.may_leave_keys() {
             return Box::pin(std::future::ready(Ok(())));
         }
-        Box::pin(self.ask(ping(), |_| Ok(())))
+        Box::pin(self.send_command(ping(), |_| Ok(())))
     }
 }

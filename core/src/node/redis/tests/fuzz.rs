@@ -131,7 +131,7 @@ fn reports_success(bytes: &[u8]) -> bool {
     numbers.any(|number| number.trim().parse() == Ok(1))
 }
 
-fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
+fn read_reply(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     let (echoed, exact) = (echoes(value, TOKEN), format!("{TOKEN}\r"));
     if echoed && !matches!(value, Value::ServerError(_)) && !contains(bytes, &exact) {
         return Err("an echo that the reply does not contain".into());
@@ -158,7 +158,7 @@ fn read(value: &Value, bytes: &[u8], server: &Endpoint) -> Result<(), String> {
 fn read_all(bytes: &[u8], server: &Endpoint) -> Result<(), String> {
     let (mut codec, mut unread) = (ValueCodec::default(), BytesMut::from(bytes));
     while let Ok(Some(value)) = codec.decode(&mut unread) {
-        read(&value, bytes, server)?;
+        read_reply(&value, bytes, server)?;
     }
     Ok(())
 }

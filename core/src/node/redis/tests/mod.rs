@@ -208,7 +208,7 @@ async fn attempts_share_a_slow_lookup_and_its_result() {
     })
     .await
     .expect("it tries again");
-    slow.end(vec![Ipv4Addr::LOCALHOST.into()]);
+    slow.end_all(vec![Ipv4Addr::LOCALHOST.into()]);
     timeout(soon, async {
         while !node.is_connected("") {
             tokio::task::yield_now().await;

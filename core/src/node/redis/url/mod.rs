@@ -49,7 +49,7 @@ impl Endpoint {
         if tls && url.set_scheme("redis").is_err() {
             return Err("its scheme is unknown".into());
         }
-        let parameters = query::read(url.query().unwrap_or_default())?;
+        let parameters = query::parse_query(url.query().unwrap_or_default())?;
         url.set_query(None);
         // Uses the rules of the `redis` crate for hosts, ports and databases, so that a URL means the same as
         // elsewhere.

@@ -31,7 +31,7 @@ enum Set {
     Twice,
 }
 
-const TIME: &str = "must be a time above 0 and at most ten years";
+const TIME_RULE: &str = "must be a time above 0 and at most ten years";
 /// The same limit as for the other time options.
 const MAX_PARAMETER_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const PATH: &str = "must be the path of a PEM file";
@@ -58,10 +58,10 @@ const UNDERSTOOD: &[Row] = &[
         let name = is_client_name(value).then(|| value.to_owned());
         fill(&mut to.client_name, name.map(|value| Given { value, by }))
     }),
-    (&["socket_timeout", "read_timeout", "commandTimeout"], TIME, |to, by, value| {
+    (&["socket_timeout", "read_timeout", "commandTimeout"], TIME_RULE, |to, by, value| {
         fill(&mut to.node_timeout, time(by, value).map(|value| Given { value, by }))
     }),
-    (&["socket_connect_timeout", "dial_timeout", "connectTimeout"], TIME, |to, by, value| {
+    (&["socket_connect_timeout", "dial_timeout", "connectTimeout"], TIME_RULE, |to, by, value| {
         fill(&mut to.connect_timeout, time(by, value).map(|value| Given { value, by }))
     }),
     (&["socket_keepalive"], "must be true, because TCP keepalive is always on", |_, _, value| {
@@ -117,7 +117,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
 ];
 
 /// Parses a query without its `?`. Returns the violated rule as an error.
-pub(crate) fn read(query: &str) -> Result<Parameters, String> {
+pub(crate) fn parse_query(query: &str) -> Result<Parameters, String> {
     let mut found = Parameters::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let known = UNDERSTOOD.iter().find_map(|(names, rule, set)| {

@@ -264,8 +264,10 @@ struct SentinelParameters {
 
 /// Splits a query into the parameters for sentinels and the rest.
 fn sentinel_parameters(query: &str) -> std::result::Result<(SentinelParameters, String), String> {
-    const NAMES: [&str; 3] = ["sentinel_username", "sentinel_password", "sentinel_tls"];
-    let is_own = |pair: &&str| NAMES.contains(&pair.split('=').next().unwrap_or_default());
+    const SENTINEL_PARAMETERS: [&str; 3] =
+        ["sentinel_username", "sentinel_password", "sentinel_tls"];
+    let is_own =
+        |pair: &&str| SENTINEL_PARAMETERS.contains(&pair.split('=').next().unwrap_or_default());
     check_escapes(query)?;
     let pairs = query.trim_start_matches('?').split('&').filter(|pair| !pair.is_empty());
     let (given, rest): (Vec<_>, Vec<_>) = pairs.partition(is_own);

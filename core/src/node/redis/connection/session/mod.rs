@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Sends the pending deletes, then the commands that waited for the connection.
-    pub(super) fn begin(&mut self, waiting: Vec<InFlight>) {
+    pub(super) fn send_waiting(&mut self, waiting: Vec<InFlight>) {
         // The deletes come first. Otherwise a new vote for the same key would be refused by the old one.
         let now = self.clock.now();
         self.protocol.send_pending_deletes(now);
@@ -280,11 +280,11 @@ impl Session {
     }
 
     /// Ends it. Commands without a reply fail, unless it ended well.
-    pub(super) fn end(self, fault: Option<&Fault>) -> Backlog {
+    pub(super) fn into_backlog(self, fault: Option<&Fault>) -> Backlog {
         if fault.is_some() {
             self.socket.reset_on_drop();
         }
-        let pending = self.protocol.end(fault, self.clock.now());
+        let pending = self.protocol.into_pending(fault, self.clock.now());
         Backlog { commands: self.commands, pending }
     }
 }

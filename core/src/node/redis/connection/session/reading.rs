@@ -33,7 +33,7 @@ impl Read {
 
 impl Session {
     /// Reads the available bytes.
-    pub(crate) fn read(&mut self) -> Read {
+    pub(crate) fn read_available(&mut self) -> Read {
         let mut read = Read::default();
         for _ in 0..AHEAD {
             if self.broken.is_some() {
@@ -82,7 +82,7 @@ impl Session {
         }
         if self.broken.is_none() {
             let clock = &self.clock;
-            self.broken = self.protocol.read(bytes, &|| clock.now());
+            self.broken = self.protocol.receive_bytes(bytes, &|| clock.now());
         }
     }
 
@@ -98,7 +98,7 @@ impl Session {
         }
         match self.socket.poll_readable(cx) {
             Poll::Ready(Ok(())) => {
-                let read = self.read();
+                let read = self.read_available();
                 if read.all {
                     self.socket.spent(Interest::READABLE);
                 }

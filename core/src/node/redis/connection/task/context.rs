@@ -88,7 +88,7 @@ impl Context {
     /// Refuses a command that cannot be sent. Commands are never queued across a reconnect, except as pending deletes.
     pub(crate) fn fail(&mut self, in_flight: InFlight, fault: &Fault) {
         let now = self.clock.now();
-        Backlog::of(&mut self.backlog).pending.fail_unsent(in_flight, fault, now);
+        Backlog::available(&mut self.backlog).pending.fail_unsent(in_flight, fault, now);
     }
 
     /// Records a new connection, before it gets any command.

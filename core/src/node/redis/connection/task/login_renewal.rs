@@ -49,7 +49,7 @@ enum Stage {
 
 impl LoginRenewal {
     /// Creates the renewal of a login. `None` if it lasts as long as the connection.
-    pub(crate) fn of(provider: Provider, granted: &Granted, hello: bool) -> Option<Self> {
+    pub(crate) fn for_login(provider: Provider, granted: &Granted, hello: bool) -> Option<Self> {
         let lifetime = granted.credentials.lifetime?;
         let stage = Stage::asking(&provider, until_renewal(granted));
         Some(Self { provider, hello, lifetime, stage, failed: false })

@@ -83,7 +83,7 @@ impl<'a> ConnectionTask<'a> {
             greeting.supported.has(Feature::Hello) && endpoint.parameters.protocol != Some(2);
         let renewal = greeting
             .login
-            .and_then(|(provider, granted)| LoginRenewal::of(provider, &granted, hello));
+            .and_then(|(provider, granted)| LoginRenewal::for_login(provider, &granted, hello));
         let BatchConnection { socket, parser, round_trip, .. } = greeting.connection;
         let news = context.resolver.news();
         let delay = if context.ends_at_redirects() { notifications::RETRY } else { delay };
@@ -124,7 +124,7 @@ impl<'a> ConnectionTask<'a> {
             Ok(served) => served.as_ref().err().cloned(),
             Err(_) => Some(Fault::new(PANICKED)),
         };
-        self.context.backlog = session.map(|session| session.end(fault.as_ref()));
+        self.context.backlog = session.map(|session| session.into_backlog(fault.as_ref()));
         if let Err(panic) = served {
             resume_unwind(panic);
         }
@@ -132,12 +132,12 @@ impl<'a> ConnectionTask<'a> {
     }
 
     /// Lets threads use the connection, after the pending deletes and the commands that waited for it.
-    async fn begin(&mut self, session: Session, mut waiting: Vec<InFlight>) {
+    async fn open_session(&mut self, session: Session, mut waiting: Vec<InFlight>) {
         let (shared, mut session) = (self.notifications.is_none(), Some(session));
         let begin = |place: &mut Option<Session>| {
             if let Some(session) = session.take() {
                 let session = place.insert(session);
-                session.begin(std::mem::take(&mut waiting));
+                session.send_waiting(std::mem::take(&mut waiting));
                 if shared {
                     session.share();
                 }
@@ -148,7 +148,7 @@ impl<'a> ConnectionTask<'a> {
 
     /// Serves until the end. Returns an error if the connection breaks.
     async fn serve(&mut self, session: Session, waiting: Vec<InFlight>) -> Result<(), Fault> {
-        self.begin(session, waiting).await;
+        self.open_session(session, waiting).await;
         let connection = self.connection;
         let (mut tick, mut chores) = (Interval::new(TICK), Interval::new(CHORES));
         // Not immediately, because the handshake has just read the same.
@@ -162,7 +162,7 @@ impl<'a> ConnectionTask<'a> {
             let renewal = self.renewal.as_mut().map(LoginRenewal::next);
             let served = race! {
                 () = connection.task_woken() => Ok(()),
-                much = read(connection) => {
+                much = read_as_task(connection) => {
                     if much {
                         // All connections share one thread, and the others must have their turn.
                         yield_now().await;
@@ -285,7 +285,7 @@ impl ConnectionTask<'_> {
 }
 
 /// Reads the replies that no thread reads. Returns true if it read much.
-async fn read(connection: &Connection) -> bool {
+async fn read_as_task(connection: &Connection) -> bool {
     poll_fn(|cx| {
         let polled = connection.try_use(|session| {
             let session = session.as_mut().filter(|_| !connection.is_read_by_thread());

@@ -142,7 +142,7 @@ impl Notifications {
     }
 
     /// Starts an attempt with the current login.
-    fn begin(&mut self) {
+    fn start_opening(&mut self) {
         let (endpoint, run_id) = (self.endpoint.clone(), self.run_id.clone());
         self.state = State::Opening(Box::pin(open(endpoint, run_id)));
     }
@@ -153,7 +153,7 @@ impl Notifications {
             match &mut self.state {
                 State::Pausing(pause) => {
                     pause.await;
-                    self.begin();
+                    self.start_opening();
                 }
                 State::Opening(opening) => match opening.await {
                     Ok((connection, id)) => {
@@ -217,7 +217,7 @@ impl Notifications {
         match &mut self.state {
             State::Pausing(_) => {}
             // The previous login would end soon, and the connection with it.
-            State::Opening(_) => self.begin(),
+            State::Opening(_) => self.start_opening(),
             State::Open(line, _) => {
                 line.unsent.extend_from_slice(&login.command.command.bytes);
             }
@@ -283,7 +283,7 @@ async fn open(endpoint: Endpoint, run_id: Option<String>) -> Opened {
         }
         commands.push(cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone());
         commands.extend(run_id.is_some().then(|| cmd("INFO").arg("server").clone()));
-        let replies = connection.ask(&commands).await?;
+        let replies = connection.request(&commands).await?;
         let info = replies.last().map(text).unwrap_or_default();
         // Behind a proxy it may be another server, where another client has this ID.
         if field(&info, "run_id").is_some_and(|own| run_id.is_some_and(|first| first != own)) {

@@ -7,9 +7,9 @@
 const INTEGER: u8 = 0x02;
 const BITS: u8 = 0x03;
 const UTC_TIME: u8 = 0x17;
-const TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
+const TIME_TAG: u8 = 0x18;
+const SEQUENCE_TAG: u8 = 0x30;
+const VERSION_TAG: u8 = 0xa0;
 
 /// The parts of a certificate, as RFC 5280 defines them (section 4.1).
 #[derive(Debug, PartialEq, Eq)]
@@ -23,28 +23,28 @@ pub(super) struct Certificate<'a> {
 impl<'a> Certificate<'a> {
     /// Returns `None` for other bytes.
     pub(super) fn parse(mut der: &'a [u8]) -> Option<Self> {
-        let mut certificate = Value::read(&mut der, SEQUENCE)?.content;
-        let mut rest = Value::read(&mut certificate, SEQUENCE)?.content;
-        if rest.first() == Some(&VERSION) {
-            Value::read(&mut rest, VERSION)?;
+        let mut certificate = Value::parse(&mut der, SEQUENCE_TAG)?.content;
+        let mut rest = Value::parse(&mut certificate, SEQUENCE_TAG)?.content;
+        if rest.first() == Some(&VERSION_TAG) {
+            Value::parse(&mut rest, VERSION_TAG)?;
         }
         // The serial number, the algorithm of the signature, and the issuer.
-        for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-            Value::read(&mut rest, tag)?;
+        for tag in [INTEGER, SEQUENCE_TAG, SEQUENCE_TAG] {
+            Value::parse(&mut rest, tag)?;
         }
-        let mut validity = Value::read(&mut rest, SEQUENCE)?.content;
+        let mut validity = Value::parse(&mut rest, SEQUENCE_TAG)?.content;
         let validity = (time(&mut validity)?, time(&mut validity)?);
-        let _subject = Value::read(&mut rest, SEQUENCE)?;
-        Some(Self { validity, key: Value::read(&mut rest, SEQUENCE)?.whole })
+        let _subject = Value::parse(&mut rest, SEQUENCE_TAG)?;
+        Some(Self { validity, key: Value::parse(&mut rest, SEQUENCE_TAG)?.whole })
     }
 }
 
 /// Splits a public key into its algorithm and its bits.
 pub(super) fn key_parts(mut key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut parts = Value::read(&mut key, SEQUENCE)?.content;
-    let algorithm = Value::read(&mut parts, SEQUENCE)?.content;
+    let mut parts = Value::parse(&mut key, SEQUENCE_TAG)?.content;
+    let algorithm = Value::parse(&mut parts, SEQUENCE_TAG)?.content;
     // The first byte counts the unused bits, of which a key has none.
-    let bits = Value::read(&mut parts, BITS)?.content.strip_prefix(&[0])?;
+    let bits = Value::parse(&mut parts, BITS)?.content.strip_prefix(&[0])?;
     Some((algorithm, bits))
 }
 
@@ -57,7 +57,7 @@ struct Value<'a> {
 
 impl<'a> Value<'a> {
     /// Reads a value with this tag from the beginning of `rest`.
-    fn read(rest: &mut &'a [u8], tag: u8) -> Option<Self> {
+    fn parse(rest: &mut &'a [u8], tag: u8) -> Option<Self> {
         let [found, first, ..] = **rest else { return None };
         // A long length begins with the number of its bytes.
         let (header, length) = match first {
@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
 /// Reads a time: `YYMMDDHHMMSSZ` from 1950 to 2049, or `YYYYMMDDHHMMSSZ`.
 fn time(rest: &mut &[u8]) -> Option<u64> {
     let tag = *rest.first()?;
-    let digits = Value::read(rest, tag)?.content.strip_suffix(b"Z")?;
+    let digits = Value::parse(rest, tag)?.content.strip_suffix(b"Z")?;
     let number = |digits: &[u8]| {
         let is_number = digits.iter().all(u8::is_ascii_digit);
         is_number
@@ -89,7 +89,7 @@ fn time(rest: &mut &[u8]) -> Option<u64> {
             let year = number(&digits[..2])?;
             (if year < 50 { 2000 + year } else { 1900 + year }, &digits[2..])
         }
-        (TIME, 14) => (number(&digits[..4])?, &digits[4..]),
+        (TIME_TAG, 14) => (number(&digits[..4])?, &digits[4..]),
         _ => return None,
     };
     let mut fields = digits.chunks(2).map(number);
@@ -129,13 +129,13 @@ mod tests {
             (UTC_TIME, "000229235959Z", Some(951_868_799)),
             (UTC_TIME, "491231235959Z", Some(2_524_607_999)),
             (UTC_TIME, "500101000000Z", Some(0)),
-            (TIME, "20500101000000Z", Some(2_524_608_000)),
-            (TIME, "99991231235959Z", Some(253_402_300_799)),
-            (TIME, "21000301000000Z", Some(4_107_542_400)),
+            (TIME_TAG, "20500101000000Z", Some(2_524_608_000)),
+            (TIME_TAG, "99991231235959Z", Some(253_402_300_799)),
+            (TIME_TAG, "21000301000000Z", Some(4_107_542_400)),
             (UTC_TIME, "001301000000Z", None),
             (UTC_TIME, "0001010000Z", None),
             (UTC_TIME, "000101000000+0100", None),
-            (TIME, "2000-101000000Z", None),
+            (TIME_TAG, "2000-101000000Z", None),
             (INTEGER, "700101000000Z", None),
         ] {
             assert_eq!(seconds(tag, text), expected, "{text}");
