@@ -88,7 +88,6 @@ macro_rules! method {
             #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
             fn $function(
                 &self,
-                py: Python<'_>,
                 name: &Bound<'_, PyAny>,
                 args: &Bound<'_, PyTuple>,
                 $($required: &Bound<'_, PyAny>,)*
@@ -99,7 +98,7 @@ macro_rules! method {
                     $((stringify!($required), Some($required)),)*
                     $((stringify!($option), $option)),+
                 ];
-                let lock = lock_of(py, self.source(), name, ($described, $call), options, args, kwargs)?;
+                let lock = lock_of(self.source(), name, $described, $call, options, args, kwargs)?;
                 Ok($made { lock })
             }
         }
@@ -138,7 +137,6 @@ macro_rules! functions {
         ))]
         #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
         pub(crate) fn $function(
-            py: Python<'_>,
             name: &Bound<'_, PyAny>,
             args: &Bound<'_, PyTuple>,
             $($required: &Bound<'_, PyAny>,)*
@@ -150,7 +148,7 @@ macro_rules! functions {
                 $((stringify!($option), $option)),+
             ];
             let source = ClientSource::Default;
-            let lock = lock_of(py, source, name, ($described, $call), options, args, kwargs)?;
+            let lock = lock_of(source, name, $described, $call, options, args, kwargs)?;
             Ok($made { lock })
         }
 
@@ -180,16 +178,17 @@ pub(crate) use {class_methods, functions, method};
 
 /// The lock of a body with these options of the function `described`.
 pub(crate) fn lock_of(
-    py: Python<'_>,
     source: ClientSource,
     name: &Bound<'_, PyAny>,
-    (described, call): (Described, &str),
+    described: Described,
+    call: &str,
     options: &[(&'static str, Option<&Bound<'_, PyAny>>)],
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<Lock>> {
     refuse_lock(described, call, args, kwargs)?;
     let options = lock_args(described, options)?;
+    let py = name.py();
     Py::new(py, Lock::make(py, source, Names::given(name)?, options)?)
 }
 

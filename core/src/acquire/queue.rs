@@ -17,6 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::future::poll_fn;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
@@ -68,6 +69,9 @@ pub(crate) struct Ticket {
     keys: Arc<[String]>,
     share: Share,
     id: NonZeroU64,
+    /// Whether it is known to have its turn, which only its own refusal ends. Most callers have it from the beginning,
+    /// and then need not lock the lines to find out.
+    has_turn: AtomicBool,
     /// When the round began that granted the lease.
     granted: Option<Instant>,
 }
@@ -75,16 +79,17 @@ pub(crate) struct Ticket {
 impl Queue {
     /// Joins the lines of all keys in one step, so that two callers can never wait for each other.
     pub(crate) fn join(self: &Arc<Self>, keys: &Arc<[String]>, share: Share) -> Ticket {
-        let mut id = NonZeroU64::MIN;
+        let (mut id, mut has_turn) = (NonZeroU64::MIN, true);
         if let Some(mut lines) = self.lines() {
             id = id.saturating_add(lines.last);
             lines.last = id.get();
             for key in Key::each(keys) {
                 lines.by_key.entry(key).or_default().waiters.insert(id.get(), ());
             }
-            lines.start_or_wait(id, keys, share, None);
+            has_turn = lines.start_or_wait(id, keys, share, None);
         }
-        Ticket { queue: Arc::clone(self), keys: Arc::clone(keys), share, id, granted: None }
+        let (queue, keys, has_turn) = (Arc::clone(self), Arc::clone(keys), has_turn.into());
+        Ticket { queue, keys, share, id, has_turn, granted: None }
     }
 
     /// Locks all lines. Returns `None` in a forked child, where a call of the parent may continue. A panic under the
@@ -110,16 +115,17 @@ impl Lines {
         }
     }
 
-    /// Gives the caller its turn, or makes it wait. A waiting caller holds back no other, because it may wait for as
-    /// long as another caller's lock lasts.
+    /// Gives the caller its turn, or makes it wait. Returns whether it has its turn. A waiting caller holds back no
+    /// other, because it may wait for as long as another caller's lock lasts.
     fn start_or_wait(
         &mut self,
         id: NonZeroU64,
         keys: &Arc<[String]>,
         share: Share,
         taken: Option<Places>,
-    ) {
-        if let Some(line) = self.held_back(id, keys, share) {
+    ) -> bool {
+        let line = self.held_back(id, keys, share);
+        if let Some(line) = line {
             self.set_parts(id, keys, |_| 0);
             let keys = Arc::clone(keys);
             self.wait_in(id, &keys[line]);
@@ -127,6 +133,7 @@ impl Lines {
         } else {
             self.set_parts(id, keys, |at| part_at(taken.as_ref(), share, at));
         }
+        line.is_none()
     }
 
     fn wait_in(&mut self, id: NonZeroU64, key: &str) {
@@ -185,18 +192,23 @@ impl Ticket {
     }
 
     pub(crate) fn has_turn(&self) -> bool {
-        self.queue.lines().is_none_or(|lines| !lines.waiting.contains_key(&self.id))
+        let waits = |lines: MutexGuard<'_, Lines>| lines.waiting.contains_key(&self.id);
+        self.has_turn.load(Ordering::Relaxed) || !self.queue.lines().is_some_and(waits)
     }
 
     pub(crate) async fn turn(&self) {
         // The check and the registration use one lock, so that no wake-up is missed in between.
         poll_fn(|cx| {
+            if self.has_turn.load(Ordering::Relaxed) {
+                return Poll::Ready(());
+            }
             // Wakers are cloned and dropped without the mutex, because that may run code of the program.
             let mut waker = Some(cx.waker().clone());
             let mut lines = self.queue.lines();
             let waiting = lines.as_mut().and_then(|lines| lines.waiting.get_mut(&self.id));
             let waits = waiting.map(|waiting| std::mem::swap(&mut waiting.waker, &mut waker));
             drop(lines);
+            self.has_turn.store(waits.is_none(), Ordering::Relaxed);
             if waits.is_some() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
@@ -216,7 +228,8 @@ impl Ticket {
     /// Requests another turn at the old position. `taken` is that of [`Self::refused`].
     pub(crate) fn requeue(&self, taken: Option<Places>) {
         let Some(mut lines) = self.queue.lines() else { return };
-        lines.start_or_wait(self.id, &self.keys, self.share, taken);
+        let has_turn = lines.start_or_wait(self.id, &self.keys, self.share, taken);
+        self.has_turn.store(has_turn, Ordering::Relaxed);
         let woken = lines.admit(&self.keys);
         drop(lines);
         woken.into_iter().for_each(Waker::wake);

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::Notify;
 
 use crate::acquire::{acquire, attach, try_acquire};
 use crate::error::{Error, ErrorKind, LossReason, Result};
@@ -47,9 +46,7 @@ macro_rules! while_running {
                 // A lease that is already granted goes to `hand_out`.
                 biased;
                 done = $call => done,
-                () = $running.failed() => {
-                    Err(Error::lost(&$request.key(), LossReason::Internal, Duration::ZERO))
-                }
+                () = $running.failed() => Err(failed($request)),
             }
         }
     };
@@ -61,11 +58,6 @@ pub(crate) struct Engine {
     running: PerProcess<Running>,
     /// A [`Phase`]. The value never decreases.
     phase: AtomicU8,
-    /// Notified at [`Phase::Closed`] to end the waiting acquires.
-    ///
-    /// A forked child creates its own. If a thread of the parent held its lock during the fork, the lock would stay
-    /// locked in the child.
-    closing: PerProcess<Notify>,
     counts: PerProcess<Arc<Counts>>,
 }
 
@@ -85,7 +77,6 @@ impl Engine {
             config,
             running: PerProcess::new(),
             phase: AtomicU8::new(Phase::Open as u8),
-            closing: PerProcess::new(),
             counts: PerProcess::new(),
         }
     }
@@ -148,9 +139,8 @@ impl Engine {
                     // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
                     biased;
                     granted = acquire(&running.acquirer, request, wait, owner) => granted,
-                    () = self.closed() => Err(Error::closed(&request.key())),
-                    () = running.failed() => {
-                        Err(Error::lost(&request.key(), LossReason::Internal, Duration::ZERO))
+                    () = running.ended(|| self.is_closed()) => {
+                        Err(self.why_ended(request, &running).unwrap_or_else(|| failed(request)))
                     }
                 }
             });
@@ -174,7 +164,7 @@ impl Engine {
     /// Returns the lease to the caller. Releases it by dropping it if the client was closed in the meantime, or if the
     /// monitor failed and cannot renew it.
     fn hand_out(&self, request: &Request, running: &Running, lease: Lease) -> Result<Lease> {
-        if let Some(error) = self.ended(request, running) {
+        if let Some(error) = self.why_ended(request, running) {
             drop(lease.undone_on_drop());
             return Err(error);
         }
@@ -182,12 +172,11 @@ impl Engine {
     }
 
     /// The error for a new lease that nothing would renew.
-    fn ended(&self, request: &Request, running: &Running) -> Option<Error> {
+    fn why_ended(&self, request: &Request, running: &Running) -> Option<Error> {
         if self.is_closed() {
             return Some(Error::closed(&request.key()));
         }
-        let lost = || Error::lost(&request.key(), LossReason::Internal, Duration::ZERO);
-        (!running.works()).then(lost)
+        (!running.works()).then(|| failed(request))
     }
 
     /// Attaches to the lease that is already held under this token.
@@ -207,7 +196,7 @@ impl Engine {
         running.leases().warn_of_mistakes(request);
         // `attach` itself checks this. It must then abandon the lease without releasing it.
         let attached = async {
-            let ended = || self.ended(request, &running);
+            let ended = || self.why_ended(request, &running);
             let attached = attach(request, claim, running.leases(), ended).await;
             // A holder loses its lease to any other value. Here, data of another type means a wrong name.
             if let Err(lost) = &attached
@@ -279,12 +268,11 @@ impl Engine {
     }
 
     /// Enters the phase, unless the client is in a later one. New commands fail in every phase except the first.
-    /// Waiting acquires fail in the last one.
+    /// Waiting acquires end in the last one.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         if phase == Phase::Closed {
-            // Creates the notification if necessary. An acquire that creates it now reads the phase afterwards.
-            self.closing.get_or_make(Notify::new).notify_waiters();
+            self.running.get().iter().for_each(|running| running.notify_calls());
         }
     }
 
@@ -296,16 +284,11 @@ impl Engine {
     fn is_closed(&self) -> bool {
         self.phase.load(Ordering::Acquire) == Phase::Closed as u8
     }
+}
 
-    async fn closed(&self) {
-        let closing = self.closing.get_or_make(Notify::new);
-        let mut closing = std::pin::pin!(closing.notified());
-        // Registers before the check, so that a close in between is not missed.
-        closing.as_mut().enable();
-        if !self.is_closed() {
-            closing.await;
-        }
-    }
+/// The error of a call whose components have failed.
+fn failed(request: &Request) -> Error {
+    Error::lost(&request.key(), LossReason::Internal, Duration::ZERO)
 }
 
 /// Runs a call. If a forked child continues it, it ends there immediately: its lease, if any, belongs to the parent.

@@ -30,8 +30,8 @@ use crate::telemetry::{Counts, Logged, Stats, Throttle, log, metrics};
 /// leases or report losses.
 struct Failure {
     has_failed: AtomicBool,
-    /// Notified after it.
-    reported: Notify,
+    /// Notified after it, and after the client was closed. It ends the calls that wait.
+    calls: Notify,
     /// Weak, because it would keep the monitor from ending. The components use descriptors.
     leases: Owned<Weak<Leases>>,
 }
@@ -39,7 +39,7 @@ struct Failure {
 impl Failure {
     fn new(leases: &Arc<Leases>) -> Self {
         let leases = Owned::new(Arc::downgrade(leases));
-        Self { has_failed: AtomicBool::new(false), reported: Notify::new(), leases }
+        Self { has_failed: AtomicBool::new(false), calls: Notify::new(), leases }
     }
 
     /// Ends every lease and every call.
@@ -59,16 +59,11 @@ impl Failure {
         // The order matters: a caller that acquires again after this notification must get new components.
         let leases = self.leases.upgrade();
         leases.iter().for_each(|leases| lose_all(&leases.registry, LossReason::Internal));
-        self.reported.notify_waiters();
+        self.calls.notify_waiters();
     }
 
-    async fn reported(&self) {
-        let mut reported = std::pin::pin!(self.reported.notified());
-        // Registers before the check, so that a report in between is not missed.
-        reported.as_mut().enable();
-        if !self.has_failed.load(Ordering::Acquire) {
-            reported.await;
-        }
+    fn is_reported(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 }
 
@@ -120,12 +115,30 @@ impl Running {
 
     /// Whether the monitor still runs. If not, the next command starts new components.
     pub(crate) fn works(&self) -> bool {
-        !self.failure.has_failed.load(Ordering::Acquire) && self.acquirer.is_ours()
+        !self.failure.is_reported() && self.acquirer.is_ours()
     }
 
     /// Completes when the components have failed.
     pub(crate) async fn failed(&self) {
-        self.failure.reported().await;
+        self.ended(|| false).await;
+    }
+
+    /// Completes when the components have failed, or when the client `is_closed`.
+    pub(crate) async fn ended(&self, is_closed: impl Fn() -> bool) {
+        loop {
+            let mut notified = std::pin::pin!(self.failure.calls.notified());
+            // Registers before the check, so that a notification in between is not missed.
+            notified.as_mut().enable();
+            if self.failure.is_reported() || is_closed() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Has the waiting calls check whether the client is closed.
+    pub(crate) fn notify_calls(&self) {
+        self.failure.calls.notify_waiters();
     }
 
     /// Assembles the components for these nodes. Returns the monitor too, which the caller must run.

@@ -94,14 +94,13 @@ fn send_deletes(
     let votes = if detached { Vec::new() } else { std::mem::take(&mut commands.votes) };
     drop((commands, votes));
     finish_healing(state);
-    state.leases.registry.remove(state.id, state.keys());
+    let others = state.leases.registry.remove(state.id, state.keys());
     state.leases.fairness.released(state.keys(), now);
     state.ended.notify_waiters();
     if !unsent {
         return (before, None);
     }
-    let tell = || sharing_token(state).iter().for_each(|twin| revoke_twin(twin));
-    tell();
+    revoke_twins(state, others);
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
     let (leases, claim) = (&state.leases, &state.claim);
     let how = release_mode(state, stay, left, held);
@@ -111,7 +110,8 @@ fn send_deletes(
     // the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(key));
     // Notifies leases that attached to the token in the meantime.
-    tell();
+    let (registry, keys) = (&state.leases.registry, state.keys());
+    revoke_twins(state, keys.iter().flat_map(|key| registry.on(key)));
     // The other ends are logged by their callers. Logged after the deletes, because the subscriber is code of the
     // program.
     if held && end == Status::Released {
@@ -159,19 +159,15 @@ fn finish_healing(state: &State) {
     drop(lock(&state.healing));
 }
 
-/// Ends a lease whose token another one releases.
-fn revoke_twin(twin: &State) {
-    twin.lose(LossReason::Revoked);
-    twin.drop_votes();
-    finish_healing(twin);
-}
-
-/// Leases with the same token, of which one attached to the other.
+/// Ends those of the leases on the same keys that have the same token, because one attached to the other.
 ///
 /// They must be notified. Otherwise each would rely on deleted keys until its next renewal.
-fn sharing_token(state: &State) -> Vec<Arc<State>> {
-    let others = state.keys().iter().flat_map(|key| state.leases.registry.on(key));
-    others.filter(|other| other.claim.token == state.claim.token).collect()
+fn revoke_twins(state: &State, others: impl IntoIterator<Item = Arc<State>>) {
+    for twin in others.into_iter().filter(|other| other.claim.token == state.claim.token) {
+        twin.lose(LossReason::Revoked);
+        twin.drop_votes();
+        finish_healing(&twin);
+    }
 }
 
 /// Waits until the nodes confirm the deletes or the timeout passes. `completed` is that of the release.

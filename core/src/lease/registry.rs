@@ -106,17 +106,19 @@ impl<L> Registry<L> {
         }
     }
 
-    /// Removes a lease. Does nothing if it is already removed.
-    pub(crate) fn remove(&self, id: u64, keys: &[String]) {
+    /// Removes a lease, and returns the others on its keys. Does not remove one that is already removed.
+    pub(crate) fn remove(&self, id: u64, keys: &[String]) -> Vec<Arc<L>> {
         let mut entries = self.entries();
         let had_ended = entries.have_most_ended();
         entries.remove(id, keys);
         let must_tell = !had_ended && entries.have_most_ended();
+        let others = keys.iter().flat_map(|key| entries.on(key)).collect();
         drop(entries);
         // Once, because the monitor would otherwise keep their memory until its next event.
         if must_tell {
             self.early.notify_one();
         }
+        others
     }
 
     /// Removes a lease that is being dropped. If another thread is inside, the monitor removes it later.

@@ -29,7 +29,7 @@ pub(crate) struct Watch {
     signals: Mutex<Signals>,
     /// The number of waiters so far.
     waiters: AtomicU64,
-    /// The number of waiters now.
+    /// The number of waiters now, or a larger one while their signals are added or removed.
     waiting: AtomicUsize,
     /// Ends the monitor when the last node and lease of the client are dropped.
     leases: ChangeSender,
@@ -115,6 +115,11 @@ impl Watch {
     ///
     /// A server does not notify the connection that made the change. The client's own leases already know about it.
     pub(crate) fn wake(&self, key: &str) {
+        // A caller that subscribes after this addition sends its votes after what is already sent, so it needs no
+        // wake-up. A load would not order the two.
+        if self.waiting.fetch_add(0, Ordering::AcqRel) == 0 {
+            return;
+        }
         let signals = self.signals();
         // Callers that wait for any permit of a semaphore subscribe to the common part of their keys.
         let names = [Some(key), permits_key_of(key)];
@@ -149,12 +154,12 @@ impl Watch {
         // because a thread that is suspended in an allocation would block others. Under it, only a map or a list that
         // grows allocates.
         let signal = Arc::new(Signal { number, ..Signal::default() });
+        self.waiting.fetch_add(1, Ordering::AcqRel);
         let mut signals = self.signals();
         for key in Key::each(keys) {
             signals.entry(key).or_default().insert(number, Arc::clone(&signal));
         }
         drop(signals);
-        self.waiting.fetch_add(1, Ordering::Relaxed);
         Subscription { watch: Arc::clone(self), keys: Arc::clone(keys), signal }
     }
 }
@@ -191,7 +196,6 @@ impl Subscription {
 /// Removes the signal when the acquire ends, however it ends.
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.watch.waiting.fetch_sub(1, Ordering::Relaxed);
         let mut signals = self.watch.signals();
         for key in self.keys.iter() {
             if let Some(list) = signals.get_mut(key.as_str()) {
@@ -201,6 +205,8 @@ impl Drop for Subscription {
                 }
             }
         }
+        drop(signals);
+        self.watch.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -4,6 +4,7 @@
 //! waiters and leases. A server that pushes without end would occupy the only thread, which also renews the leases of
 //! healthy nodes. Its connection is closed like a broken one.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,23 +25,23 @@ const ALL_KEYS_COUNT: u64 = 100;
 /// Handles the pushes of one server, whichever connection they arrive on.
 pub(crate) struct PushHandler {
     pub(super) watch: Arc<Watch>,
-    /// Locked only for an addition, because threads of any priority use it.
-    counts: Mutex<Counts>,
+    /// The maximum number of keys that were read in the current window.
+    read: AtomicU64,
+    pushes: Mutex<Pushes>,
 }
 
-/// The reads and pushes in the current window.
-struct Counts {
+/// The pushes in the current window.
+struct Pushes {
     /// When the window began.
     begun: Instant,
-    /// The maximum number of keys that were read since then.
-    read: u64,
     /// The number of changes that were pushed since then.
-    pushed: u64,
+    changes: u64,
 }
 
 impl PushHandler {
     pub(crate) fn new(watch: Arc<Watch>, now: Instant) -> Self {
-        Self { watch, counts: Mutex::new(Counts { begun: now, read: 0, pushed: 0 }) }
+        let pushes = Mutex::new(Pushes { begun: now, changes: 0 });
+        Self { watch, read: AtomicU64::default(), pushes }
     }
 
     /// Counts the reads of a command, whose keys may be pushed later. Each argument may be a key that is read. The
@@ -49,7 +50,7 @@ impl PushHandler {
         // The encoded command is the only source of this number here.
         let digits = command.iter().skip(1).map_while(|byte| char::from(*byte).to_digit(10));
         let arguments = digits.fold(0, |sum, digit| sum * 10 + u64::from(digit));
-        lock(&self.counts).read += arguments;
+        self.read.fetch_add(arguments, Ordering::Relaxed);
     }
 
     /// Handles a push. Returns an error if the server floods the client.
@@ -80,17 +81,18 @@ impl PushHandler {
 
     /// Counts a push of this number of keys. Returns an error if the pushes exceed the limit.
     fn count_pushes(&self, keys: u64, now: Instant) -> Option<Fault> {
-        let mut counts = lock(&self.counts);
-        if now.since(counts.begun) > WINDOW {
+        let mut pushes = lock(&self.pushes);
+        if now.since(pushes.begun) > WINDOW {
             // Keys that were read at the end of the last window may be pushed in this one.
-            *counts = Counts { begun: now, read: counts.read.min(SPARE), pushed: 0 };
+            self.read.fetch_min(SPARE, Ordering::Relaxed);
+            *pushes = Pushes { begun: now, changes: 0 };
         }
-        counts.pushed += keys;
+        pushes.changes += keys;
+        let changes = pushes.changes;
         // Checked immediately and not at the end of the window.
-        (counts.pushed > counts.read + SPARE).then(|| {
-            let pushed = counts.pushed;
+        (changes > self.read.load(Ordering::Relaxed) + SPARE).then(|| {
             Fault::new(format!(
-                "the server sent too many notifications ({pushed} changes within a second)"
+                "the server sent too many notifications ({changes} changes within a second)"
             ))
         })
     }
