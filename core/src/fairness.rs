@@ -2,7 +2,8 @@
 //! takes.
 //!
 //! These are estimates, measured in this process only. They decide which client tries first, and how long to wait for
-//! the reply of a single node. They never grant or refuse a lease.
+//! the reply of a single node. They never grant or refuse a lease. Readers and writers take turns by other means
+//! (`primitive/rwlock.rs`).
 
 use std::array::from_fn;
 use std::hash::BuildHasher;

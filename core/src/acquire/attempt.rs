@@ -1,4 +1,5 @@
-//! The loop of one acquire, from its first round to its deadline: run a round, wait, repeat.
+//! The loop of one acquire, from its first round to its deadline: run a round, wait, repeat. It chooses how long to
+//! wait ([`Attempt::pause`]), from the values of [`super::retry`].
 
 use std::sync::Arc;
 use std::time::Duration;

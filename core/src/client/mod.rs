@@ -2,8 +2,14 @@
 //!
 //! Each method delegates to the `engine`, which the client shares with its clones and its locks.
 //!
-//! Dropping the client and its locks ends nothing that a lease needs: leases are renewed until they end. Then the task
-//! of each node sends the pending deletes (`node_task/reconnect.rs`), and ends.
+//! What is still sent depends on how a client ends:
+//!
+//! - **Dropped**, with its locks: everything that a lease needs. Leases are renewed until they end. The task of each
+//!   node then sends the pending deletes over its connection (`connection/task`), or over the next one
+//!   (`node_task/reconnect.rs`), and ends.
+//! - **Closed** ([`Redlock::close`]): leases are lost. The deletes of each follow when its holder releases or drops it
+//!   (`lease/end.rs`).
+//! - **Shut down** ([`shutdown`]): the deletes of all leases, at once.
 
 mod blocking;
 mod bodies;

@@ -2,8 +2,8 @@
 //! ends it ([`super::state`]).
 //!
 //! One task serves all leases of a client. It runs on the background thread ([`background`]), so a blocked runtime of
-//! the program does not delay it. The first renewal is due after a third of the TTL ([`super::state`]). The result of
-//! each renewal determines the time of the next one ([`super::renewal`]). A late renewal cannot delay the deadline: the
+//! the program does not delay it. The first renewal is due after a third of the TTL. The result of each
+//! renewal determines the time of the next one ([`super::renewal`]). A late renewal cannot delay the deadline: the
 //! lease is lost, and its holder is notified, whether or not a renewal is under way. Nor can many renewals that are due
 //! at once: a turn runs few of them, and each turn begins with the deadlines.
 //!

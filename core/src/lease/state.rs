@@ -1,8 +1,10 @@
-//! The state of one lease: held, extended, healed, then released or lost permanently. [`super::end`] sets and reports
-//! the end.
+//! The state of one lease: held, extended, healed, then released or lost permanently. [`super::end`] reports the end,
+//! and sends the deletes.
 //!
 //! A lease is lost by [`State::lose`] (denied by the nodes, or the client was closed), by `revoke` in [`super::end`],
-//! or by the first look at it after its deadline ([`State::status`]). The monitor looks at each deadline.
+//! or by the first look at it after its deadline ([`State::status_now`]). The monitor looks at each deadline, and the
+//! clock advances while the machine is suspended. In a forked child, the parent's lease counts as lost
+//! ([`State::loss`]).
 //!
 //! Reading a lease locks nothing ([`Term`]). Its changes lock [`Commands`], and the background thread waits for them.
 //! Never await, allocate, free, log or run a callback under that lock.

@@ -1,4 +1,4 @@
-//! The names of a lock: their rules, and which of them may be mistakes.
+//! The names of a lock: their rules, how many it may have, and which of them may be mistakes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -3,7 +3,7 @@
 //! A writer has the lock key as the owner of a mutex has it, so `lock()` on the same name excludes readers and writers,
 //! and other libraries do too. Readers share the key. Each is in a set beside it with its own end, so a reader that
 //! dies is not kept alive by others. A waiting caller sets the turn of its side, so neither side waits forever for the
-//! other.
+//! other. The scripts enforce the turn (`acquire_read.lua`, `acquire_write.lua`), and `node/memory/sides.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

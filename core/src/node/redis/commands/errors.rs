@@ -1,4 +1,4 @@
-//! Formats replies as text, and explains the errors of servers.
+//! Decides whether an error of a server is permanent, and explains it ([`refusal`]). Formats replies as text.
 
 use redis::{ServerError, Value};
 
@@ -10,8 +10,9 @@ pub(crate) fn is_replicas(value: &Value) -> bool {
     matches!(value, Value::ServerError(_)) && error_code(&words(value)) == "READONLY"
 }
 
-/// The codes of a server that may carry out the same command later: it is busy, is loading, or cannot write for now.
-const TRANSIENT: [&str; 8] =
+/// The codes of a server that cannot carry out any command of this kind for now, so that such an error tells nothing
+/// about the command. They do not decide what is tried again: that is every error except those of [`refusal`].
+const NOT_NOW: [&str; 8] =
     ["BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "TRYAGAIN"];
 
 /// The codes of errors about the server of a key, the login, the rights of the user, or a script that is not loaded.
@@ -27,9 +28,9 @@ const OF_OTHER_CAUSES: [&str; 9] = [
     "WRONGPASS",
 ];
 
-/// Whether a server may carry out the same command later.
-pub(crate) fn is_transient(value: &Value) -> bool {
-    matches!(value, Value::ServerError(_)) && TRANSIENT.contains(&error_code(&words(value)))
+/// Whether a server cannot carry out any such command for now.
+pub(crate) fn is_not_now(value: &Value) -> bool {
+    matches!(value, Value::ServerError(_)) && NOT_NOW.contains(&error_code(&words(value)))
 }
 
 /// Whether the reply to a trial, which changes nothing and is valid, means that the server does not have the command.
@@ -38,7 +39,7 @@ pub(crate) fn is_transient(value: &Value) -> bool {
 pub(crate) fn is_missing(error: &ServerError, replied: bool) -> bool {
     let text = text_of(error);
     let code = error_code(&text);
-    let other = TRANSIENT.contains(&code) || OF_OTHER_CAUSES.contains(&code);
+    let other = NOT_NOW.contains(&code) || OF_OTHER_CAUSES.contains(&code);
     let other = other || is_full(error) || text.contains("cluster is down");
     is_unknown(error) || (replied && !other)
 }

@@ -1,8 +1,9 @@
-//! The connection of a node, which several waiting threads and the connection's task use in turn.
+//! The connection of a node, which several waiting threads and the connection's task use in turn: one is inside at a
+//! time ([`Exclusive`]), and only that one writes or reads.
 //!
 //! A thread that waits for a reply writes the command and reads the reply itself. A hop to another thread and back
-//! costs more than the rest of an acquire. No thread waits for the connection ([`Exclusive`]), so a thread that is
-//! suspended inside it blocks only this connection. A forked child never uses the session of its parent.
+//! costs more than the rest of an acquire. No thread waits for the connection, so a thread that is suspended inside it
+//! blocks only this connection. A forked child never uses the session of its parent.
 //!
 //! Any thread inside may write. One thread at a time has the reader role, and reads for all callers until no reply is
 //! outstanding ([`role`]). Otherwise the connection's task reads. A thread that finds another one reading leaves its

@@ -1,6 +1,7 @@
 //! Opens sockets and moves bytes: TCP, Unix sockets and TLS. No module here knows what the bytes mean.
 //!
-//! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use, without blocking.
+//! A connection is opened in a runtime ([`open`]). It then is a [`socket`] that any thread may use without blocking,
+//! one at a time (`connection`).
 //!
 //! A host name may have several addresses. They are tried one after the other, each for its share of the time that the
 //! attempt has left. Otherwise an unreachable first address would use up the time limit of every attempt.

@@ -1,5 +1,5 @@
 //! Runs the attempts to connect: pauses, opens connections, and lets commands wait or fail, as the [`AttemptPolicy`]
-//! says.
+//! says. Once the client is gone, it goes on while a delete is pending.
 //!
 //! A command after an idle time, or a change of the server, ends the pause.
 //!

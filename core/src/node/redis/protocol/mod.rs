@@ -3,7 +3,7 @@
 //! [`Protocol`] is its state. [`sending`] encodes commands into it, and [`replies`] handles the replies. The time is an
 //! argument.
 //!
-//! A command whose reply is lost fails. If it is a delete, it becomes pending ([`pending_deletes`]).
+//! A command whose reply is lost fails ([`state`]). If it is a delete, it becomes pending ([`pending_deletes`]).
 //! [`super::connection::session`] moves the bytes.
 
 mod combined;

@@ -1,5 +1,5 @@
-//! Decides how a command reaches the right server after a server of a cluster redirected it. [`super::replies`] finds
-//! the redirects.
+//! Parses the redirects of a cluster's servers, and decides who sends the command to the right server
+//! ([`is_forwarded`]). [`super::replies`] finds the redirects.
 //!
 //! The waiting caller sends a redirected command again (`cluster::follow`). Two kinds of commands go to the task of the
 //! cluster instead: deletes, which need no caller, and extensions whose key is migrating. The simulation uses these

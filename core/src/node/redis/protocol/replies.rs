@@ -17,7 +17,7 @@ use super::state::Protocol;
 use super::{LARGEST, LARGEST_MAP};
 use crate::clock::Instant;
 use crate::node::redis::commands::command::{BatchKind, Command, Expects, Purpose};
-use crate::node::redis::commands::errors::{is_replicas, is_transient};
+use crate::node::redis::commands::errors::{is_not_now, is_replicas};
 use crate::node::redis::commands::reply;
 use crate::node::redis::commands::scripts::{load_scripts, plain};
 use crate::node::redis::protocol::in_flight::InFlight;
@@ -145,7 +145,7 @@ impl Protocol {
         }
         if is_no_script(&value) {
             self.load_scripts(now());
-        } else if !is_transient(&value) {
+        } else if !is_not_now(&value) {
             // The user lacks a right, the server is too old, or a proxy rejects keys of several servers.
             self.combines[combined.kind as usize] = false;
         }

@@ -1,5 +1,5 @@
-//! The state of the protocol of one connection, and what does not follow from a command or a reply: repeated deletes,
-//! silence, and [`Protocol::into_pending`], at which commands without a reply fail and deletes become pending.
+//! The end of a connection's protocol, at which commands without a reply fail and deletes become pending
+//! ([`Protocol::into_pending`]), repeated deletes, silence, and the state that all this needs.
 //!
 //! [`super::sending`] and [`super::replies`] have the rest. The pending deletes outlive the connection.
 

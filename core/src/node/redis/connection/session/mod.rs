@@ -74,7 +74,7 @@ pub(super) struct SessionState {
     pub(super) open: bool,
     /// Whether the client is gone.
     pub(super) gone: bool,
-    /// Whether the client is gone and every command has its reply.
+    /// Whether the client is gone, every command has its reply, and no delete is pending whose keys may exist.
     pub(super) idle: bool,
     /// Whether another connection is to replace it and every command has its reply.
     pub(super) left: bool,
