@@ -195,8 +195,11 @@ impl Refusal {
         request: &Request,
         own: Option<&State>,
     ) -> (String, Option<Duration>) {
-        let refused = match self {
-            Self::Held { refused, .. } => refused,
+        let (refused, unsure) = match self {
+            Self::Held { refused, evidence: Evidence::WithFailures { divided: true, .. } } => {
+                (refused, ". Other nodes granted it or failed, so perhaps no client has a majority")
+            }
+            Self::Held { refused, .. } => (refused, ""),
             Self::Split => return ("no client won a majority (split vote)".into(), None),
             // Only a semaphore has other places.
             Self::Missed { .. } => {
@@ -212,7 +215,7 @@ impl Refusal {
             format!(", which acquired it {} ago", seconds(own.age()))
         });
         let by = self.holder().map_or_else(String::new, |label| format!(" by {label}{since}"));
-        (request.primitive.describe(refused, &by), refused.left)
+        (request.primitive.describe(refused, &by) + unsure, refused.left)
     }
 }
 

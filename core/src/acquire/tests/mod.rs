@@ -30,6 +30,35 @@ async fn dead_node_ends_the_acquire_exactly_at_the_limit() {
     }
 }
 
+/// It tries again while others take the open permits first, but each round may take a `node_timeout`.
+#[tokio::test(start_paused = true)]
+async fn single_attempt_on_a_semaphore_ends_soon() {
+    for (late, rounds) in [(SECOND / 100, 4), (SECOND * 9 / 10, 2)] {
+        let setup = Setup::semaphore(&[Does::RefusesIn(late)], 3);
+        let (error, time) = setup.fails(setup.within(Some(Duration::ZERO))).await;
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        assert_at(time, rounds * late);
+    }
+}
+
+/// The holder may have crashed with a key on one node, while another one is down.
+#[tokio::test(start_paused = true)]
+async fn refusal_by_a_minority_says_so() {
+    let unsure = ". Other nodes granted it or failed, so perhaps no client has a majority";
+    for (nodes, expected) in [
+        ([Does::Grants, Does::Fails, Does::Refuses], true),
+        ([Does::Refuses, Does::Fails, Does::Refuses], false),
+        ([Does::Grants, Does::Refuses, Does::Refuses], false),
+    ] {
+        let setup = Setup::new(&nodes, None);
+        let (error, _) = setup.fails(setup.within(Some(SECOND))).await;
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("already held by web-3, and expires in 60.000 s unless"), "{text}");
+        assert_eq!(text.contains(unsure), expected, "{text}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn acquire_without_limit_continues_until_the_node_returns() {
     let setup = Setup::new(&[Does::Fails], None);

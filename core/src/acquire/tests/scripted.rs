@@ -17,7 +17,7 @@ use crate::node::{
     Watch,
 };
 use crate::options::lock::{Options, Request};
-use crate::primitive::Primitive;
+use crate::primitive::{Primitive, Semaphore};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -160,6 +160,16 @@ impl Setup {
     }
 
     pub(super) fn with(does: &[Does], options: Options) -> Self {
+        Self::of_primitive(does, options, Primitive::Mutex { fences: Arc::default() })
+    }
+
+    /// A semaphore of this many permits.
+    pub(super) fn semaphore(does: &[Does], limit: u32) -> Self {
+        let semaphore = Semaphore::new("job", limit, 1).unwrap();
+        Self::of_primitive(does, Options::default(), Primitive::Semaphore(semaphore))
+    }
+
+    fn of_primitive(does: &[Does], options: Options, primitive: Primitive) -> Self {
         let clock = Arc::new(Paused(tokio::time::Instant::now()));
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
         let count = does.len();
@@ -170,10 +180,9 @@ impl Setup {
         let nodes = |watch: &Arc<Watch>| (0..count).map(|at| node(at, Arc::clone(watch))).collect();
         let (running, monitor) = Running::assemble(&shared, SECOND, Arc::default(), nodes);
         tokio::spawn(monitor);
-        let (keys, fences) = (Arc::from(["job".to_owned()]), Arc::default());
         let request = Arc::new(Request {
-            identity: keys,
-            primitive: Primitive::Mutex { fences },
+            identity: Arc::from(["job".to_owned()]),
+            primitive,
             options,
             guard: Duration::ZERO,
             doubt: None,
