@@ -16,7 +16,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, Thread};
 
-use runtime::{Sleep, Wakeup};
+use runtime::{SleepKind, Wakeup};
 
 /// Runs a model with at most `preemptions` of them. The first tier allows one less, because each one multiplies the
 /// number of interleavings.
@@ -56,8 +56,8 @@ impl Sleeper {
     }
 
     /// Does the system call of a ring.
-    fn wake(&self, sleep: Sleep) {
-        if sleep == Sleep::Parked {
+    fn wake(&self, sleep: SleepKind) {
+        if sleep == SleepKind::Parked {
             return self.thread.unpark();
         }
         let mut eventfd = self.eventfd.lock().unwrap();
@@ -72,7 +72,7 @@ impl Sleeper {
     }
 
     /// Sleeps until the jobs are there. Returns how often it slept.
-    fn run(&self, how: Sleep, jobs: usize) -> usize {
+    fn run(&self, how: SleepKind, jobs: usize) -> usize {
         let mut sleeps = 0;
         loop {
             if self.wakeup.take_rung() && self.jobs.load(Ordering::Relaxed) == jobs {
@@ -83,8 +83,8 @@ impl Sleeper {
             }
             sleeps += 1;
             match how {
-                Sleep::Parked => thread::park(),
-                Sleep::Polling => {
+                SleepKind::Parked => thread::park(),
+                SleepKind::Polling => {
                     let mut eventfd = self.eventfd.lock().unwrap();
                     while !eventfd.readable {
                         eventfd = self.changed.wait(eventfd).unwrap();
@@ -98,7 +98,7 @@ impl Sleeper {
 }
 
 /// Rings. Returns what the ring had to wake.
-fn ring(wakeup: &Wakeup) -> Option<Sleep> {
+fn ring(wakeup: &Wakeup) -> Option<SleepKind> {
     let mut woken = None;
     wakeup.ring(|how| woken = Some(how));
     woken
@@ -108,8 +108,11 @@ fn ring(wakeup: &Wakeup) -> Option<Sleep> {
 fn only_the_first_ring_wakes_a_sleeper() {
     check(0, || {
         let wakeup = Wakeup::new();
-        assert!(!wakeup.begin_sleep(Sleep::Polling) && wakeup.take_rung(), "it begins with a look");
-        for how in [Sleep::Polling, Sleep::Parked] {
+        assert!(
+            !wakeup.begin_sleep(SleepKind::Polling) && wakeup.take_rung(),
+            "it begins with a look"
+        );
+        for how in [SleepKind::Polling, SleepKind::Parked] {
             assert!(!wakeup.take_rung() && wakeup.begin_sleep(how) && !wakeup.is_rung());
             assert_eq!((ring(&wakeup), ring(&wakeup)), (Some(how), None));
             wakeup.wake_up();
@@ -126,7 +129,7 @@ fn only_the_first_ring_wakes_a_sleeper() {
 
 #[test]
 fn no_ring_is_lost() {
-    for how in [Sleep::Polling, Sleep::Parked] {
+    for how in [SleepKind::Polling, SleepKind::Parked] {
         check(3, move || {
             let sleeper = Sleeper::new();
             let ringers: Vec<_> = (0..2)
@@ -152,7 +155,7 @@ fn a_sleep_takes_one_write() {
                 sleeper.submit();
             })
         };
-        let sleeps = sleeper.run(Sleep::Polling, 2);
+        let sleeps = sleeper.run(SleepKind::Polling, 2);
         ringer.join().unwrap();
         let writes = sleeper.eventfd.lock().unwrap().writes;
         assert!(writes <= sleeps, "{writes} writes for {sleeps} sleeps");
@@ -164,7 +167,7 @@ fn a_sleep_takes_one_write() {
 fn an_awake_thread_takes_no_write() {
     check(4, || {
         let sleeper = Sleeper::new();
-        assert!(sleeper.wakeup.take_rung() && sleeper.wakeup.begin_sleep(Sleep::Polling));
+        assert!(sleeper.wakeup.take_rung() && sleeper.wakeup.begin_sleep(SleepKind::Polling));
         sleeper.wakeup.wake_up();
         let ringer = {
             let sleeper = Arc::clone(&sleeper);
@@ -190,7 +193,7 @@ fn submit_while_suspended(sleeper: &Sleeper) {
 
 #[test]
 fn a_suspended_ringer_delays_no_other_ring() {
-    for how in [Sleep::Polling, Sleep::Parked] {
+    for how in [SleepKind::Polling, SleepKind::Parked] {
         check(4, move || {
             let sleeper = Sleeper::new();
             let ringer = {
@@ -216,7 +219,7 @@ fn a_late_ringer_does_not_answer_for_a_later_sleep() {
             let sleeper = Arc::clone(&sleeper);
             thread::spawn(move || submit_while_suspended(&sleeper))
         };
-        sleeper.run(Sleep::Polling, 2);
+        sleeper.run(SleepKind::Polling, 2);
         late.join().unwrap();
         suspended.join().unwrap();
     });

@@ -9,4 +9,4 @@ mod exclusive;
 mod wakeup;
 
 pub(crate) use exclusive::{Exclusive, Visitor};
-pub(crate) use wakeup::{Sleep, Wakeup};
+pub(crate) use wakeup::{SleepKind, Wakeup};

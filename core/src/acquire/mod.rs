@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
-use crate::lease::{ExtendRound, Lease, Leases, Origin, State, Verdict};
+use crate::lease::{ExtendRound, Lease, LeaseState, Leases, Origin, Verdict};
 use crate::node::{Claim, Expect, Fencing, VoteParams};
 use crate::options::lock::Request;
 use crate::quorum::Validity;
@@ -191,7 +191,7 @@ pub(crate) async fn attach(
         let validity = extended(request, claim, leases).await?;
         // `max_hold` counts from the attach, because the time of the acquire is unknown here.
         let origin = Origin { claim: claim.clone(), fence: None, attached: true };
-        let state = State::new(request, origin, validity, Vec::new(), leases);
+        let state = LeaseState::new(request, origin, validity, Vec::new(), leases);
         // The client may have been closed, or its monitor may have failed, during the round. Until it is returned, the
         // lease ends without a report and without a delete, because its keys belong to the first holder.
         if let Some(error) = ended() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, NodeReport, seconds};
-use crate::lease::{Leases, State};
+use crate::lease::{LeaseState, Leases};
 use crate::node::{Blocker, CONFIRMED_AFTER, Label, Places, Refused, Remedy, Vote};
 use crate::options::lock::Request;
 use crate::primitive::Primitive;
@@ -193,7 +193,7 @@ impl Refusal {
     pub(crate) fn describe_holder(
         &self,
         request: &Request,
-        own: Option<&State>,
+        own: Option<&LeaseState>,
     ) -> (String, Option<Duration>) {
         let (refused, unsure) = match self {
             Self::Held { refused, evidence: Evidence::WithFailures { divided: true, .. } } => {
@@ -207,7 +207,7 @@ impl Refusal {
             }
             _ => return ("other callers in this process were first".into(), None),
         };
-        let is_holder = |own: &&State| {
+        let is_holder = |own: &&LeaseState| {
             let all = request.identity.iter().all(|key| own.keys().contains(key));
             all && Label::of_token(&own.claim.token).as_ref().map(Label::as_str) == self.holder()
         };
@@ -258,10 +258,10 @@ pub(super) fn own_lease(
     leases: &Leases,
     request: &Request,
     owner: Option<Owner>,
-) -> Option<Arc<State>> {
+) -> Option<Arc<LeaseState>> {
     let primitive = &request.primitive;
-    let is_own = |state: &State| owner.is_some() && state.owner.get() == owner.as_ref();
-    let counts = |state: &State| state.is_held() && (primitive.is_whole() || is_own(state));
+    let is_own = |state: &LeaseState| owner.is_some() && state.owner.get() == owner.as_ref();
+    let counts = |state: &LeaseState| state.is_held() && (primitive.is_whole() || is_own(state));
     // Searched by key, because one shared name is enough to wait for oneself.
     let held = |key: &String| leases.registry.on(key).into_iter().find(|state| counts(state));
     primitive.places(&request.identity).iter().find_map(held)
@@ -269,7 +269,7 @@ pub(super) fn own_lease(
 
 /// Returns the message part about a lease of this client that `owner` waits for.
 pub(super) fn own_holder(
-    own: Option<&State>,
+    own: Option<&LeaseState>,
     owner: Option<Owner>,
     primitive: &Primitive,
 ) -> String {

@@ -14,7 +14,7 @@ use super::refusal::{Evidence, Refusal};
 use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::error::NodeState;
-use crate::lease::{ExtendRound, Lease, Leases, Origin, State};
+use crate::lease::{ExtendRound, Lease, LeaseState, Leases, Origin};
 use crate::node::{
     Claim, Expect, Fault, Fencing, IMPOSSIBLE, MAX_KEYS, Places, Proof, Refused, ReleaseMode,
     Reply, Vote, VoteParams, WantedTurn,
@@ -165,7 +165,7 @@ fn granted(
     let votes = round.keep_votes().unanswered();
     leases.fairness.took(took);
     let origin = Origin { claim: round.claim.clone(), fence, attached: false };
-    let state = State::new(request, origin, validity, votes, leases);
+    let state = LeaseState::new(request, origin, validity, votes, leases);
     leases.watch.check_new(changes, state.keys());
     Ok(Lease::new(state))
 }

@@ -16,7 +16,7 @@ use crate::drivers;
 use crate::engine::running::Running;
 use crate::engine::{Engine, Phase};
 use crate::error::{Error, NodeReport, NodeState, Result};
-use crate::lease::{State, confirmed, revoke};
+use crate::lease::{LeaseState, confirmed, revoke};
 use crate::node::Node;
 use crate::quorum::{Collect, Nodes, Tally};
 use crate::runtime::Made;
@@ -27,7 +27,7 @@ use crate::runtime::background::spawn;
 const SHUTDOWN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Leases that the shutdown released, with the replies to their deletes.
-type Sent = Vec<(Arc<State>, Collect<bool>)>;
+type Sent = Vec<(Arc<LeaseState>, Collect<bool>)>;
 
 impl Redlock {
     /// Releases every lease that this client holds. Returns their number.

@@ -15,10 +15,10 @@ use crate::runtime::{background, lock, machine};
 
 /// The system clock with an offset. Copies are the same clock.
 #[derive(Clone, Default)]
-pub(crate) struct OffsetClock(Arc<State>);
+pub(crate) struct OffsetClock(Arc<OffsetState>);
 
 #[derive(Default)]
-struct State {
+struct OffsetState {
     /// In nanoseconds.
     offset: AtomicU64,
     sleepers: Mutex<Sleepers>,
@@ -66,7 +66,7 @@ impl Clock for OffsetClock {
 
     fn sleep_until(&self, at: Instant) -> Sleep {
         let key = lock(&self.0.sleepers).key(at);
-        let sleeper = Sleeper { clock: self.clone(), key };
+        let sleeper = OffsetSleeper { clock: self.clone(), key };
         Box::pin(async move {
             while !sleeper.is_due() {
                 let now = machine::now();
@@ -81,12 +81,12 @@ impl Clock for OffsetClock {
 }
 
 /// Waits until the clock was moved to its deadline.
-struct Sleeper {
+struct OffsetSleeper {
     clock: OffsetClock,
     key: (Instant, u64),
 }
 
-impl Sleeper {
+impl OffsetSleeper {
     fn is_due(&self) -> bool {
         self.clock.now() >= self.key.0
     }
@@ -98,7 +98,7 @@ impl Sleeper {
     }
 }
 
-impl Drop for Sleeper {
+impl Drop for OffsetSleeper {
     fn drop(&mut self) {
         lock(&self.clock.0.sleepers).remove(self.key);
     }

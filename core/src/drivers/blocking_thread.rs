@@ -40,7 +40,7 @@ pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Outpu
     let _driving = Driving::start(handle.is_some(), true);
     let handle = handle.unwrap_or_else(WakeHandle::without_descriptor);
     let waker = Waker::from(Arc::clone(&handle));
-    let mut connections = Connections::default();
+    let mut connections = WaitedConnections::default();
     let mut end = None;
     loop {
         if handle.take_rung() {
@@ -65,11 +65,11 @@ pub fn wait<F: Future>(mut future: Pin<&mut F>, time: Duration) -> Poll<F::Outpu
 
 /// The connections of a waiting thread.
 #[derive(Default)]
-struct Connections {
+struct WaitedConnections {
     reactor: Reactor,
 }
 
-impl Connections {
+impl WaitedConnections {
     /// Writes the commands that were submitted since the last call.
     fn write(&mut self) {
         self.reactor.write(take_submitted());
@@ -105,7 +105,7 @@ impl Connections {
 }
 
 /// The last commands are always written.
-impl Drop for Connections {
+impl Drop for WaitedConnections {
     fn drop(&mut self) {
         self.write();
     }

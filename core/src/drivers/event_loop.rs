@@ -22,14 +22,14 @@ const GUEST: u64 = u64::MAX - 1;
 pub(crate) struct LoopDriver<T> {
     poller: Arc<Poller>,
     waker: Arc<WakeHandle>,
-    work: Made<Exclusive<Work<T>>>,
+    work: Made<Exclusive<LoopWork<T>>>,
 }
 
 /// Polls the woken futures, and appends the results.
 type PollWoken<T> = Box<dyn FnMut(&mut Context<'_>, &mut Vec<T>) + Send>;
 
 /// The state that only the loop's thread uses.
-struct Work<T> {
+struct LoopWork<T> {
     poll_woken: PollWoken<T>,
     /// The connections in use.
     reactor: Reactor,
@@ -50,7 +50,7 @@ impl<T> LoopDriver<T> {
         let (poller, waker) = (Arc::new(Poller::new()?), WakeHandle::of_loop()?);
         poller.add(waker.descriptor(), WAKE)?;
         let reactor = Reactor::watched_by(Arc::clone(&poller));
-        let work = Work { poll_woken, reactor, submitted: Submitted::default() };
+        let work = LoopWork { poll_woken, reactor, submitted: Submitted::default() };
         Ok(Self { poller, waker, work: Made::new(Exclusive::new(work)) })
     }
 
@@ -111,7 +111,7 @@ impl<T> LoopDriver<T> {
     }
 
     /// Uses the state. Returns `None` in a forked child, or if this thread already does, which then looks again.
-    fn with<A>(&self, act: impl FnOnce(&mut Work<T>, &Arc<WakeHandle>) -> A) -> Option<A> {
+    fn with<A>(&self, act: impl FnOnce(&mut LoopWork<T>, &Arc<WakeHandle>) -> A) -> Option<A> {
         let used = self.work.ours()?.try_with(Visitor::Thread, |work| act(work, &self.waker));
         if used.is_none() {
             self.waker.ring();
@@ -120,7 +120,7 @@ impl<T> LoopDriver<T> {
     }
 }
 
-impl<T> Work<T> {
+impl<T> LoopWork<T> {
     /// Polls the woken futures. Returns the results.
     fn poll(&mut self, handle: &Arc<WakeHandle>) -> Vec<T> {
         let waker = Waker::from(Arc::clone(handle));
@@ -150,7 +150,7 @@ impl<T> Work<T> {
 }
 
 /// The background thread writes the last commands, and reads the replies.
-impl<T> Drop for Work<T> {
+impl<T> Drop for LoopWork<T> {
     fn drop(&mut self) {
         self.submitted.delegate();
     }

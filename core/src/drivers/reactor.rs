@@ -186,7 +186,7 @@ impl Submitted {
 
 /// What one thread does for the futures that it polls.
 #[derive(Default)]
-struct Thread {
+struct ReactorThread {
     /// Whether it writes the commands that are submitted on it.
     drives: bool,
     /// The connections to which commands were submitted since the last write.
@@ -194,7 +194,7 @@ struct Thread {
 }
 
 thread_local! {
-    static THREAD: RefCell<Thread> = RefCell::default();
+    static THREAD: RefCell<ReactorThread> = RefCell::default();
 }
 
 /// Records that a command was submitted to a connection. Returns true if this thread writes it.

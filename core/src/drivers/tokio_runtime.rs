@@ -32,11 +32,11 @@ const SHUT_DOWN: &str = "the runtime has shut down. Pass one that runs as long a
 ///
 /// That is the runtime of [`Builder::runtime`](crate::Builder::runtime), otherwise the first one in which a task uses
 /// the client. If that one ends, the next one follows.
-pub(crate) struct RuntimeDriver(Arc<Shared>);
+pub(crate) struct RuntimeDriver(Arc<TaskShared>);
 
 thread_local! {
     /// The runtime's state to which this thread has submitted commands since its last write.
-    static SUBMITTED: RefCell<Weak<Shared>> = const { RefCell::new(Weak::new()) };
+    static SUBMITTED: RefCell<Weak<TaskShared>> = const { RefCell::new(Weak::new()) };
 }
 
 /// Writes the submitted commands of this thread's runtime, or lets its task write them with those of other tasks. The
@@ -50,11 +50,11 @@ pub(crate) fn flush() {
 impl RuntimeDriver {
     /// Serves the first runtime in which a task uses the client.
     pub(crate) fn for_first() -> Arc<Self> {
-        Arc::new(Self(Arc::new(Shared::new(false))))
+        Arc::new(Self(Arc::new(TaskShared::new(false))))
     }
 
     pub(crate) fn for_chosen(runtime: &Handle) -> Result<Arc<Self>> {
-        let shared = Arc::new(Shared::new(true));
+        let shared = Arc::new(TaskShared::new(true));
         shared.start(runtime)?;
         Ok(Arc::new(Self(shared)))
     }
@@ -113,7 +113,7 @@ impl Drop for RuntimeDriver {
 }
 
 /// The state that the tasks share with the one that drives their connections.
-struct Shared {
+struct TaskShared {
     is_chosen: bool,
     task: Made<Mutex<TaskState>>,
     /// The mark [`Visitor::Task`] has the task woken afterwards, [`Visitor::Thread`] has the connections removed.
@@ -122,7 +122,7 @@ struct Shared {
 }
 
 /// Checks a task from the background thread, while commands are submitted.
-async fn watch(shared: Arc<Shared>, runtime: Id, begins: Arc<Notify>) {
+async fn watch(shared: Arc<TaskShared>, runtime: Id, begins: Arc<Notify>) {
     loop {
         begins.notified().await;
         loop {
@@ -136,7 +136,7 @@ async fn watch(shared: Arc<Shared>, runtime: Id, begins: Arc<Notify>) {
     }
 }
 
-impl Shared {
+impl TaskShared {
     fn new(is_chosen: bool) -> Self {
         Self {
             is_chosen,
@@ -277,7 +277,7 @@ impl Shared {
 
 /// The task that writes the commands of the other tasks and reads the replies.
 struct DriverTask {
-    shared: Arc<Shared>,
+    shared: Arc<TaskShared>,
     watched: Watched,
     /// Whether a woken task runs before tasks that were woken earlier, as in a multi-threaded runtime.
     stands_ahead: bool,
@@ -303,7 +303,7 @@ impl Future for DriverTask {
 
 impl DriverTask {
     /// Creates the task, inside its runtime. Panics if that has no I/O driver.
-    fn new(shared: Arc<Shared>, poller: Arc<Poller>, runtime: &Handle) -> io::Result<Self> {
+    fn new(shared: Arc<TaskShared>, poller: Arc<Poller>, runtime: &Handle) -> io::Result<Self> {
         let watched = Watched::new(poller)?;
         let stands_ahead = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
         Ok(Self { shared, watched, stands_ahead, behind: false, more: false })
@@ -365,7 +365,7 @@ mod tests {
     /// The background thread removes them. The thread that uses them, and one that submits, may be suspended.
     #[test]
     fn connections_are_removed_without_waiting_for_another_thread() {
-        let (shared, connection) = (Shared::new(false), IdleConnection::shared());
+        let (shared, connection) = (TaskShared::new(false), IdleConnection::shared());
         let _submits = lock(&shared.task);
         shared.with(|reactor| {
             reactor.write([Arc::clone(&connection)].into_iter().collect());
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn task_is_started_after_another_thread_has_left_the_connections() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        let shared = Arc::new(Shared::new(false));
+        let shared = Arc::new(TaskShared::new(false));
         let start = || shared.start(runtime.handle()).map(|()| shared.use_pending(|_| ()));
         assert!(shared.with(|_| start()).unwrap().unwrap().is_none());
         assert!(start().unwrap().is_some());

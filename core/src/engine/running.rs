@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::drivers::RuntimeDriver;
 use crate::error::LossReason;
 use crate::fairness::Fairness;
-use crate::lease::{Leases, Registry, State, monitor};
+use crate::lease::{LeaseState, Leases, Registry, monitor};
 use crate::node::{
     Changes, ClusterNode, MemoryNode, Needs, Node, RedisNode, RunIds, Target, Watch,
 };
@@ -196,7 +196,7 @@ pub(crate) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
 }
 
 /// Ends every lease for this reason and notifies its holder.
-fn lose_all(registry: &Registry<State>, reason: LossReason) {
+fn lose_all(registry: &Registry<LeaseState>, reason: LossReason) {
     registry.leases().iter().for_each(|state| state.lose(reason));
 }
 

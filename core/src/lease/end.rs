@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::State;
+use super::state::LeaseState;
 use super::status::Status;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
@@ -23,17 +23,17 @@ use crate::text::spelled;
 pub(crate) type Sent = Result<Option<Collect<bool>>>;
 
 /// Releases the lease: ends it and sends the deletes. `completed` tells whether its body ended with success.
-pub(crate) fn release(state: &State, completed: bool) -> Sent {
+pub(crate) fn release(state: &LeaseState, completed: bool) -> Sent {
     end_lease(state, stay(state, completed))
 }
 
 /// Ends a lease that no caller received. Its keys are deleted immediately, because no work was done under them.
-pub(crate) fn undo(state: &State) -> Sent {
+pub(crate) fn undo(state: &LeaseState) -> Sent {
     end_lease(state, Duration::ZERO)
 }
 
 /// How long the keys must stay from now on. Includes the drift, because a node's clock may run ahead.
-fn stay(state: &State, completed: bool) -> Duration {
+fn stay(state: &LeaseState, completed: bool) -> Duration {
     let options = &state.request.options;
     // A body that failed leaves no memory, so that its next run is not refused.
     if options.min_hold.is_zero() || options.is_once() && !completed {
@@ -43,7 +43,7 @@ fn stay(state: &State, completed: bool) -> Duration {
     if left.is_zero() { left } else { left + drift(left) }
 }
 
-fn end_lease(state: &State, stay: Duration) -> Sent {
+fn end_lease(state: &LeaseState, stay: Duration) -> Sent {
     let Some((_, now)) = state.status_now() else {
         return Err(state.why_over());
     };
@@ -57,7 +57,7 @@ fn end_lease(state: &State, stay: Duration) -> Sent {
 /// ended.
 ///
 /// Used by `release_all` and `shutdown`, which the owner did not call.
-pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
+pub(crate) fn revoke(state: &LeaseState) -> Option<Collect<bool>> {
     state.deadline()?;
     let now = state.now();
     let end = Status::Lost(LossReason::Revoked, now);
@@ -74,7 +74,7 @@ pub(crate) fn revoke(state: &State) -> Option<Collect<bool>> {
 /// right after it. No heal can follow. An extend of another thread can, and has no effect on a node that has run the
 /// delete, because its keys do not have the token anymore.
 fn send_deletes(
-    state: &State,
+    state: &LeaseState,
     end: Status,
     now: Instant,
     stay: Duration,
@@ -121,7 +121,7 @@ fn send_deletes(
 }
 
 /// Returns what the nodes do with the keys of a lease that was `held` until now, for `left` more.
-fn release_mode(state: &State, stay: Duration, left: Duration, held: bool) -> ReleaseMode {
+fn release_mode(state: &LeaseState, stay: Duration, left: Duration, held: bool) -> ReleaseMode {
     // A healed node has the keys only for the last TTL. A lost lease may still have keys on a few nodes, which it must
     // not block for longer.
     let lengthens = held && (stay > left || state.ttl() < state.request.options.ttl);
@@ -137,7 +137,7 @@ fn release_mode(state: &State, stay: Duration, left: Duration, held: bool) -> Re
 /// Ends the lease in this process without deleting its keys. Returns whether it was held.
 ///
 /// The new status ends the renewals. An extend that is under way still affects the keys.
-pub(crate) fn detach(state: &State) -> bool {
+pub(crate) fn detach(state: &LeaseState) -> bool {
     let Some(commands) = state.held_commands() else {
         return false;
     };
@@ -155,14 +155,14 @@ pub(crate) fn detach(state: &State) -> bool {
 
 /// Waits until the background thread has restored the keys, if it does so just now. After the end of the lease, it does
 /// so no more.
-fn finish_healing(state: &State) {
+fn finish_healing(state: &LeaseState) {
     drop(lock(&state.healing));
 }
 
 /// Ends those of the leases on the same keys that have the same token, because one attached to the other.
 ///
 /// They must be notified. Otherwise each would rely on deleted keys until its next renewal.
-fn revoke_twins(state: &State, others: impl IntoIterator<Item = Arc<State>>) {
+fn revoke_twins(state: &LeaseState, others: impl IntoIterator<Item = Arc<LeaseState>>) {
     for twin in others.into_iter().filter(|other| other.claim.token == state.claim.token) {
         twin.lose(LossReason::Revoked);
         twin.drop_votes();
@@ -173,7 +173,7 @@ fn revoke_twins(state: &State, others: impl IntoIterator<Item = Arc<State>>) {
 /// Waits until the nodes confirm the deletes or the timeout passes. `completed` is that of the release.
 ///
 /// Dropping the future changes nothing: the deletes are sent or pending.
-pub(crate) async fn confirmed(state: Arc<State>, sent: Sent, completed: bool) -> Result<()> {
+pub(crate) async fn confirmed(state: Arc<LeaseState>, sent: Sent, completed: bool) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
     let (nodes, timeout) = (&state.leases.nodes, state.request.options.node_timeout());
     deletes.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
@@ -189,7 +189,7 @@ pub(crate) async fn confirmed(state: Arc<State>, sent: Sent, completed: bool) ->
 }
 
 /// What a release that no quorum confirmed leaves, for an error.
-fn unconfirmed(state: &State, completed: bool) -> String {
+fn unconfirmed(state: &LeaseState, completed: bool) -> String {
     if stay(state, completed).is_zero() {
         return "release not confirmed, so the key expires when its TTL ends".to_owned();
     }
@@ -198,7 +198,7 @@ fn unconfirmed(state: &State, completed: bool) -> String {
     format!("release not confirmed, so each node keeps the key until its TTL or {min_hold} ends")
 }
 
-impl State {
+impl LeaseState {
     /// Reports the end to the metrics, the log and the spans. Waiting futures are notified of a loss first.
     pub(super) fn report(&self, end: Status) {
         let word = match end {

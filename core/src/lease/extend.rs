@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::leases::Leases;
-use super::state::{Commands, State};
+use super::state::{Commands, LeaseState};
 use crate::clock::{Clock, Instant};
 use crate::error::{Error, LossReason, Result, seconds};
 use crate::node::{Claim, Extension, Fencing, Proof, VoteParams};
@@ -124,7 +124,7 @@ impl ExtendRound {
 /// A `check` requests the remaining time, and leaves the deadline unchanged.
 ///
 /// Dropping the round is harmless: the keys may then live longer than the lease assumes, but never shorter.
-pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRound> {
+pub(crate) fn send(state: &LeaseState, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut commands = state.held_commands()?;
     let validity = Validity::new(state.now(), ttl, state.request.options.hold_end(state.acquired));
     let (timeout, fencing) = prepare_request(state, &mut commands, validity.asked);
@@ -145,7 +145,11 @@ pub(crate) fn send(state: &State, ttl: Duration, check: bool) -> Option<ExtendRo
 ///
 /// The timeout is short enough for another renewal before the deadline, even if the TTL was shortened below what
 /// `node_timeout` was chosen for.
-fn prepare_request(state: &State, commands: &mut Commands, ttl: Duration) -> (Duration, Fencing) {
+fn prepare_request(
+    state: &LeaseState,
+    commands: &mut Commands,
+    ttl: Duration,
+) -> (Duration, Fencing) {
     // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
     // keys can live.
     commands.longest = commands.longest.max(ttl);
@@ -156,7 +160,7 @@ fn prepare_request(state: &State, commands: &mut Commands, ttl: Duration) -> (Du
 }
 
 /// Waits for the verdict and applies it to the lease.
-pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
+pub(crate) async fn judge(state: &LeaseState, round: &mut ExtendRound) -> Verdict {
     let nodes = &state.leases.nodes;
     let verdict = round.verdict(&*nodes.clock).await;
     nodes.record_outages(&round.votes, Some(round.timeout), Some(Proof::Write));
@@ -170,7 +174,7 @@ pub(crate) async fn judge(state: &State, round: &mut ExtendRound) -> Verdict {
 }
 
 /// Extends the lease to `ttl` after the round was `sent`. Later renewals use the same TTL.
-pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Result<()> {
+pub(crate) async fn extend(state: Arc<LeaseState>, sent: Option<ExtendRound>) -> Result<()> {
     let Some(mut round) = sent else {
         return Err(state.why_over());
     };
@@ -198,7 +202,7 @@ pub(crate) async fn extend(state: Arc<State>, sent: Option<ExtendRound>) -> Resu
 ///
 /// The pause between the two rounds matters: a key that is restored immediately could outlive a delete that is on its
 /// way to every node. The reply is ignored, because the next renewal checks the node again.
-pub(crate) fn heal(state: &State, rounds: [&ExtendRound; 2]) {
+pub(crate) fn heal(state: &LeaseState, rounds: [&ExtendRound; 2]) {
     let Some(mut commands) = state.held_commands() else { return };
     // Locked until everything is sent, so that no heal follows the deletes of a release. While the commands are locked,
     // the lease is not released, and nothing else locks this.

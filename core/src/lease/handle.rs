@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt};
 
-use super::state::State;
+use super::state::LeaseState;
 use super::status::Status;
 use super::{end, extend};
 use crate::drivers;
@@ -34,7 +34,7 @@ use crate::text::shown;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct LeaseHandle(pub(crate) Arc<State>);
+pub struct LeaseHandle(pub(crate) Arc<LeaseState>);
 
 impl LeaseHandle {
     /// Whether the lease is certainly held at this moment.
@@ -175,7 +175,7 @@ impl LeaseHandle {
                 notified.await;
             }
         };
-        self.0.in_own_process(ended, State::loss)
+        self.0.in_own_process(ended, LeaseState::loss)
     }
 
     /// Extends the lease to at least `ttl` from now, but not beyond `max_hold`. Once confirmed, later renewals also use

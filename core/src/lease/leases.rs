@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::registry::Registry;
-use super::state::State;
+use super::state::LeaseState;
 use crate::fairness::Fairness;
 use crate::node::Watch;
 use crate::quorum::Nodes;
@@ -17,7 +17,7 @@ pub(crate) struct Leases {
     pub(crate) watch: Arc<Watch>,
     /// The leases. The monitor shares only this field, so that it ends when no object is left that could change a
     /// lease.
-    pub(crate) registry: Arc<Registry<State>>,
+    pub(crate) registry: Arc<Registry<LeaseState>>,
     /// Counts how leases ended.
     pub(crate) counts: Arc<Counts>,
     /// Tracks which keys other clients want.

@@ -31,7 +31,7 @@ pub use handle::LeaseHandle;
 pub(crate) use leases::Leases;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
-pub(crate) use state::{Origin, State};
+pub(crate) use state::{LeaseState, Origin};
 #[cfg(test)]
 pub(crate) use status::Status;
 
@@ -66,7 +66,7 @@ enum Drops {
 }
 
 impl Lease {
-    pub(crate) fn new(state: Arc<State>) -> Self {
+    pub(crate) fn new(state: Arc<LeaseState>) -> Self {
         Self { handle: LeaseHandle(state), drops: Drops::Release }
     }
 
@@ -75,7 +75,7 @@ impl Lease {
         self.handle.0.acquired
     }
 
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &LeaseState {
         &self.handle.0
     }
 

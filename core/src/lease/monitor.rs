@@ -27,8 +27,8 @@ use tokio::task::coop::unconstrained;
 use tokio::task::yield_now;
 
 use super::registry::Registry;
-use super::renewal::{Next, Work, check_if_idle, renew};
-use super::state::State;
+use super::renewal::{LeaseWork, NextEvent, check_if_idle, renew};
+use super::state::LeaseState;
 use crate::clock::{Clock, Instant, NEVER};
 use crate::node::{Changes, slot};
 use crate::runtime::background;
@@ -47,11 +47,11 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 const MAX_TURN_WORK: usize = 256;
 
 /// By time and number of the lease. It has the leases, so that none has to be looked up when an event is due.
-type Agenda = BTreeMap<(Instant, u64), Weak<State>>;
+type Agenda = BTreeMap<(Instant, u64), Weak<LeaseState>>;
 
 /// Keeps leases until no object is left that could make or change one.
 pub(crate) async fn monitor(
-    registry: Arc<Registry<State>>,
+    registry: Arc<Registry<LeaseState>>,
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
 ) {
@@ -73,7 +73,7 @@ pub(crate) async fn monitor(
 }
 
 struct Monitor {
-    registry: Arc<Registry<State>>,
+    registry: Arc<Registry<LeaseState>>,
     clock: Arc<dyn Clock>,
     changes: Arc<Changes>,
     /// The deadline of each lease, and temporarily those of ended leases. An entry is checked when it is due, and not
@@ -84,7 +84,7 @@ struct Monitor {
     /// The number of events after the last removal of those of ended leases.
     left: usize,
     /// The leases to check in the next turns.
-    to_check: VecDeque<Weak<State>>,
+    to_check: VecDeque<Weak<LeaseState>>,
     /// Renewals, checks and their remaining work. All run concurrently.
     renewals: FuturesUnordered<InTurn>,
     /// How many of them this turn may still run.
@@ -95,14 +95,14 @@ struct Monitor {
 
 /// A renewal or a check, of which a turn runs a limited number.
 struct InTurn {
-    work: Work,
+    work: LeaseWork,
     turn: Arc<AtomicUsize>,
 }
 
 impl Future for InTurn {
-    type Output = Next;
+    type Output = NextEvent;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<NextEvent> {
         let less = |left: usize| left.checked_sub(1);
         if self.turn.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_err() {
             // After two futures that wake themselves, `FuturesUnordered` runs no further one.
@@ -161,8 +161,8 @@ impl Monitor {
     }
 
     /// Plans what follows a finished renewal or check.
-    fn follow(&mut self, next: Next) {
-        let Next { again, rest } = next;
+    fn follow(&mut self, next: NextEvent) {
+        let NextEvent { again, rest } = next;
         if let Some((at, state)) = again {
             self.due.insert((at, state.id), Arc::downgrade(&state));
             // Moved now. The old deadlines of thousands of renewed leases would delay a loss behind them.
@@ -173,13 +173,13 @@ impl Monitor {
         self.renewals.extend(rest.map(|work| self.in_turn(work)));
     }
 
-    fn plan_deadline(&mut self, state: &Arc<State>, deadline: Instant) {
+    fn plan_deadline(&mut self, state: &Arc<LeaseState>, deadline: Instant) {
         let before = state.plan_deadline(deadline);
         self.deadlines.remove(&(before, state.id));
         self.deadlines.insert((deadline, state.id), Arc::downgrade(state));
     }
 
-    fn in_turn(&self, work: Work) -> InTurn {
+    fn in_turn(&self, work: LeaseWork) -> InTurn {
         InTurn { work, turn: Arc::clone(&self.turn) }
     }
 
@@ -287,7 +287,7 @@ impl Monitor {
 fn run_turn(
     renewals: &mut FuturesUnordered<InTurn>,
     turn: &AtomicUsize,
-    finished: &mut Vec<Next>,
+    finished: &mut Vec<NextEvent>,
     cx: &mut Context<'_>,
 ) -> Poll<bool> {
     turn.store(MAX_TURN_WORK, Ordering::Relaxed);

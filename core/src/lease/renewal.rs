@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, AbortRegistration, Abortable};
 
 use super::extend::{self, ExtendRound, Verdict};
-use super::state::State;
+use super::state::LeaseState;
 use super::status::Status;
 use crate::clock::Instant;
 use crate::error::{LossReason, seconds};
@@ -35,22 +35,22 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
 
 /// A future that the monitor runs.
-pub(crate) type Work = Pin<Box<dyn Future<Output = Next> + Send>>;
+pub(crate) type LeaseWork = Pin<Box<dyn Future<Output = NextEvent> + Send>>;
 
 /// What follows a finished future.
 #[derive(Default)]
-pub(crate) struct Next {
+pub(crate) struct NextEvent {
     /// When the next renewal is due, and of which lease.
-    pub(crate) again: Option<(Instant, Arc<State>)>,
+    pub(crate) again: Option<(Instant, Arc<LeaseState>)>,
     /// The remaining work, for example waiting for slow nodes. It must not delay the next renewal.
-    pub(crate) rest: Option<Work>,
+    pub(crate) rest: Option<LeaseWork>,
 }
 
 /// Renews the lease. The next renewal follows a third of the TTL after a success, and sooner after an unknown result.
-pub(crate) fn renew(state: Arc<State>) -> Work {
+pub(crate) fn renew(state: Arc<LeaseState>) -> LeaseWork {
     Box::pin(async move {
         // The lease was released, lost or limited by `max_hold` in the meantime. Its renewals end here.
-        let Some(ttl) = state.renewal() else { return Next::default() };
+        let Some(ttl) = state.renewal() else { return NextEvent::default() };
         warn_if_long(&state);
         let round = confirmed(&state, extend::send(&state, ttl, false)).await;
         // The deletes of a release in the meantime explain a denial.
@@ -68,12 +68,12 @@ pub(crate) fn renew(state: Arc<State>) -> Work {
                 started.map_or(now + (ttl / 20).max(MIN_RETRY_DELAY), |started| started + ttl / 3);
             next.max(now)
         });
-        Next { again: again.map(|at| (at, state)), rest }
+        NextEvent { again: again.map(|at| (at, state)), rest }
     })
 }
 
 /// Whether the program released or detached the lease.
-fn is_released(state: &State) -> bool {
+fn is_released(state: &LeaseState) -> bool {
     let released = |status| match status {
         Status::Released | Status::Detached | Status::Lost(LossReason::Revoked, _) => true,
         Status::Held | Status::Lost(..) => false,
@@ -82,7 +82,7 @@ fn is_released(state: &State) -> bool {
 }
 
 /// Logs the result of a renewal. Losses are logged where they are detected.
-fn log_renewal(state: &State, ttl: Duration, confirmed: bool) {
+fn log_renewal(state: &LeaseState, ttl: Duration, confirmed: bool) {
     if !log::wanted(Level::Debug, Topic::Lease) {
         return;
     }
@@ -106,7 +106,7 @@ fn log_renewal(state: &State, ttl: Duration, confirmed: bool) {
 /// code runs. A limit of the hold time, or an endless wait as that of a leader, shows that this is intended.
 ///
 /// One warning per call site, or per key if the call site is unknown: a program may hold thousands on purpose.
-fn warn_if_long(state: &State) {
+fn warn_if_long(state: &LeaseState) {
     if !state.is_held() || state.request.options.may_be_held_long() {
         return;
     }
@@ -126,7 +126,7 @@ fn warn_if_long(state: &State) {
 }
 
 /// Starts a check of the lease, if it has none under way. Otherwise that one is repeated.
-pub(crate) fn check_if_idle(state: Arc<State>) -> Option<Work> {
+pub(crate) fn check_if_idle(state: Arc<LeaseState>) -> Option<LeaseWork> {
     state.checks.begin_check().then(|| check(state, None))
 }
 
@@ -134,11 +134,11 @@ pub(crate) fn check_if_idle(state: Arc<State>) -> Option<Work> {
 ///
 /// It requests the remaining time of the lease. Keys with at least this TTL are not touched, and a shortened TTL is
 /// restored. `pause` is the time since the previous check, if that one had no result.
-fn check(state: Arc<State>, mut pause: Option<Duration>) -> Work {
+fn check(state: Arc<LeaseState>, mut pause: Option<Duration>) -> LeaseWork {
     Box::pin(async move {
         loop {
             let begun = state.now();
-            let Some(end) = state.deadline() else { return Next::default() };
+            let Some(end) = state.deadline() else { return NextEvent::default() };
             let round = confirmed(&state, extend::send(&state, end.since(begun), true)).await;
             // Only the last check heals, because later notifications may have outdated the earlier ones.
             if !state.checks.end_check() {
@@ -146,7 +146,7 @@ fn check(state: Arc<State>, mut pause: Option<Duration>) -> Work {
                     Some(round) => restore_missing(&state, round, true),
                     None => check_later(&state, pause),
                 };
-                return Next { again: None, rest };
+                return NextEvent { again: None, rest };
             }
             // Changes were reported in the meantime. One more check covers all of them.
             pause = None;
@@ -157,7 +157,7 @@ fn check(state: Arc<State>, mut pause: Option<Duration>) -> Work {
 
 /// Repeats a check without a result, because the reported change may have been a loss. Each pause is twice as long as
 /// the last one, up to a limit: a loss must not stay unnoticed for long after an outage.
-fn check_later(state: &Arc<State>, last: Option<Duration>) -> Option<Work> {
+fn check_later(state: &Arc<LeaseState>, last: Option<Duration>) -> Option<LeaseWork> {
     state.deadline()?;
     let ttl = state.ttl();
     let pause = last.map_or(ttl / 20, |last| last * 2).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY);
@@ -169,7 +169,7 @@ fn check_later(state: &Arc<State>, last: Option<Duration>) -> Option<Work> {
         let over = Abortable::new(over, newest).await.is_ok();
         match state.upgrade().filter(|state| over && state.checks.begin_check()) {
             Some(state) => check(state, Some(pause)).await,
-            None => Next::default(),
+            None => NextEvent::default(),
         }
     }))
 }
@@ -177,7 +177,7 @@ fn check_later(state: &Arc<State>, last: Option<Duration>) -> Option<Work> {
 /// Returns the extend round if a quorum confirmed it.
 ///
 /// A denial ends the lease. Without a result the deadline stays.
-async fn confirmed(state: &State, sent: Option<ExtendRound>) -> Option<ExtendRound> {
+async fn confirmed(state: &LeaseState, sent: Option<ExtendRound>) -> Option<ExtendRound> {
     let mut round = sent?;
     let verdict = extend::judge(state, &mut round).await;
     matches!(verdict, Verdict::Extended).then_some(round)
@@ -185,7 +185,11 @@ async fn confirmed(state: &State, sent: Option<ExtendRound>) -> Option<ExtendRou
 
 /// Waits for the replies that the confirmation did not need, and restores missing keys. After a `check`, it waits only
 /// until the next check begins.
-fn restore_missing(state: &Arc<State>, mut first: ExtendRound, check: bool) -> Option<Work> {
+fn restore_missing(
+    state: &Arc<LeaseState>,
+    mut first: ExtendRound,
+    check: bool,
+) -> Option<LeaseWork> {
     // The common case: all replies have arrived and no key is missing.
     if first.votes.is_complete() && !first.votes.has(Extension::Missing) {
         return None;
@@ -194,7 +198,7 @@ fn restore_missing(state: &Arc<State>, mut first: ExtendRound, check: bool) -> O
     // A weak reference: waiting for late replies must not keep a dropped lease alive.
     let state = Arc::downgrade(state);
     Some(Box::pin(async move {
-        let done = Next::default;
+        let done = NextEvent::default;
         let Some(clock) = state.upgrade().map(|state| Arc::clone(&state.leases.nodes.clock)) else {
             return done();
         };

@@ -1,10 +1,10 @@
 //! The state of one lease: held, extended, healed, then released or lost permanently. [`super::end`] reports the end,
 //! and sends the deletes.
 //!
-//! A lease is lost by [`State::lose`] (denied by the nodes, or the client was closed), by `revoke` in [`super::end`],
-//! or by the first look at it after its deadline ([`State::status_now`]). The monitor looks at each deadline, and the
-//! clock advances while the machine is suspended. In a forked child, the parent's lease counts as lost
-//! ([`State::loss`]).
+//! A lease is lost by [`LeaseState::lose`] (denied by the nodes, or the client was closed), by `revoke` in
+//! [`super::end`], or by the first look at it after its deadline ([`LeaseState::status_now`]). The monitor looks at
+//! each deadline, and the clock advances while the machine is suspended. In a forked child, the parent's lease counts as
+//! lost ([`LeaseState::loss`]).
 //!
 //! Reading a lease locks nothing ([`Term`]). Its changes lock [`Commands`], and the background thread waits for them.
 //! Never await, allocate, free, log or run a callback under that lock.
@@ -29,7 +29,7 @@ use crate::runtime::{Made, lock};
 use crate::telemetry::{CallSite, Owner, Spans};
 
 /// The state of one lease, shared by its handles and the monitor.
-pub(crate) struct State {
+pub(crate) struct LeaseState {
     /// Unique among the client's leases.
     pub(crate) id: u64,
     /// The keys and options of the lock. An extend waits at most a fifth of the current TTL for one node's reply.
@@ -73,7 +73,7 @@ pub(crate) struct Origin {
     pub(crate) attached: bool,
 }
 
-impl State {
+impl LeaseState {
     /// A lease that a quorum granted, with its `votes` that may still be under way or unsent. The monitor watches it
     /// from now on, and its end drops the votes before it sends their deletes.
     pub(crate) fn new(
@@ -315,7 +315,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for LeaseState {
     fn drop(&mut self) {
         let commands = self.commands.get_mut().unwrap_or_else(PoisonError::into_inner);
         let is_deleted = commands.deleted;

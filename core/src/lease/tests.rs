@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, poll};
 
-use super::{LeaseHandle, Origin, State, Status};
+use super::{LeaseHandle, LeaseState, Origin, Status};
 use crate::client::Redlock;
 use crate::clock::{Clock, Instant, Sleep};
 use crate::engine::running::Running;
@@ -49,7 +49,7 @@ impl Clock for WorkClock {
 }
 
 /// A lease that a round granted just now, without a request to the node.
-fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<State> {
+fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<LeaseState> {
     let leases = running.leases();
     let (keys, fences) = (Arc::from([name.to_owned()]), Arc::default());
     let options = Options { ttl, renew, ..Options::default() };
@@ -62,7 +62,7 @@ fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<Sta
     });
     let validity = Validity::new(leases.nodes.clock.now(), ttl, None);
     let claim = request.claim(&Preference::default());
-    State::new(
+    LeaseState::new(
         &request,
         Origin { claim, fence: None, attached: false },
         validity,

@@ -43,7 +43,7 @@ pub type Function<Q, A> = dyn Fn(Q, Answer<A>) + Send + Sync;
 type Check<A, T> = dyn Fn(A, Instant) -> Result<T, String> + Send + Sync;
 
 /// A function of the program, with its calls under way. The nodes of a client share it.
-pub(crate) struct Callback<Q, A, T>(Arc<Shared<Q, A, T>>);
+pub(crate) struct Callback<Q, A, T>(Arc<SharedCallback<Q, A, T>>);
 
 impl<Q, A, T> Clone for Callback<Q, A, T> {
     fn clone(&self) -> Self {
@@ -51,7 +51,7 @@ impl<Q, A, T> Clone for Callback<Q, A, T> {
     }
 }
 
-struct Shared<Q, A, T> {
+struct SharedCallback<Q, A, T> {
     /// The name of the option.
     option: &'static str,
     function: Arc<Function<Q, A>>,
@@ -75,7 +75,7 @@ where
         check: impl Fn(A, Instant) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
         let (check, calls) = (Box::new(check), PerProcess::new());
-        Self(Arc::new(Shared { option, function, check, calls }))
+        Self(Arc::new(SharedCallback { option, function, check, calls }))
     }
 
     /// Returns the result of the function within this time. A late result of an earlier call must be `usable`.

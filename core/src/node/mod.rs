@@ -46,7 +46,7 @@ pub use memory::{advance_memory, fail_memory, step_memory};
 pub(crate) use outage::{Outage, Proof};
 pub(crate) use redis::{
     CLIENT_NAME_RULE, CONNECT_TIMEOUT, ClusterNode, Durability, Given, Needs, Parameters,
-    RedisNode, Route, RunIds, Shared, Target, is_client_name, parse_cluster, parse_service,
+    RedisNode, Route, RunIds, SharedSettings, Target, is_client_name, parse_cluster, parse_service,
 };
 pub use redis::{DefaultTrust, Pem, ServerReplies, TlsOptions};
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::node::{Given, Memory, Parameters, Route, Shared, parse_cluster, parse_service};
+use crate::node::{Given, Memory, Parameters, Route, SharedSettings, parse_cluster, parse_service};
 
 /// The valid forms, which end every error.
 const SCHEMES: &str = "Use redis://[user:pass@]host[:port][/db], rediss:// for TLS, \
@@ -81,7 +81,7 @@ impl Address {
     }
 
     /// Applies the options that all nodes of a client share.
-    pub(crate) fn with(self, shared: &Shared) -> Result<Self> {
+    pub(crate) fn with(self, shared: &SharedSettings) -> Result<Self> {
         match self {
             Self::Redis(route) => route.with(shared).map(Self::Redis),
             Self::Cluster(route) => route.with(shared).map(Self::Cluster),

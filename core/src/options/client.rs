@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::node::address_map::{AddressMap, AddressMapOption};
 use crate::node::credentials::Ask;
 use crate::node::{
-    CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, LabelOption, Shared, TlsOptions,
+    CLIENT_NAME_RULE, CONNECT_TIMEOUT, Durability, Given, LabelOption, SharedSettings, TlsOptions,
     is_client_name, several_slots, unseen,
 };
 use crate::options::Address;
@@ -111,7 +111,7 @@ impl Settings {
                 .unwrap_or(CONNECT_TIMEOUT);
         let (name, source) = (self.client_name, self.credentials);
         let address_map = address_map(self.address_map, &nodes)?;
-        let shared = Shared::new(self.tls, name, source, connect_timeout, address_map);
+        let shared = SharedSettings::new(self.tls, name, source, connect_timeout, address_map);
         let nodes = with_shared(nodes, &shared)?;
         warn_of_even_number(&nodes);
         let clock = self.clock.unwrap_or_else(|| clock_of(&nodes));
@@ -288,7 +288,7 @@ fn one_time(
 }
 
 /// Adds the shared settings to the nodes. Certificate files are only read if a node uses TLS.
-fn with_shared(nodes: Vec<Address>, shared: &Shared) -> Result<Vec<Address>> {
+fn with_shared(nodes: Vec<Address>, shared: &SharedSettings) -> Result<Vec<Address>> {
     if !nodes.iter().any(Address::is_tls) {
         shared.options.check_unused()?;
     }

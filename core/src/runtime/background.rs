@@ -33,9 +33,9 @@ thread_local! {
 }
 
 /// This process's thread.
-static BACKGROUND_THREAD: PerProcess<Thread> = PerProcess::new();
+static BACKGROUND_THREAD: PerProcess<BackgroundThread> = PerProcess::new();
 
-struct Thread {
+struct BackgroundThread {
     handle: Handle,
     descriptors: Arc<Descriptors>,
 }
@@ -46,7 +46,7 @@ pub(crate) fn on_background() -> bool {
     BACKGROUND.try_with(Cell::get).unwrap_or(false)
 }
 
-fn thread() -> io::Result<Arc<Made<Thread>>> {
+fn thread() -> io::Result<Arc<Made<BackgroundThread>>> {
     BACKGROUND_THREAD.get_or_try_make(|thread| !thread.descriptors.are_lost(), start)
 }
 
@@ -64,7 +64,7 @@ pub fn has_lost_descriptors() -> bool {
 }
 
 /// Starts the thread and its runtime, which exist until the process ends.
-fn start() -> io::Result<Thread> {
+fn start() -> io::Result<BackgroundThread> {
     let opened = Arc::new(Descriptors::open()?);
     let (checked, ended) = (Arc::clone(&opened), Arc::clone(&opened));
     // A single thread: its tasks are short, and a second thread would only add hand-overs.
@@ -92,7 +92,7 @@ fn start() -> io::Result<Thread> {
         descriptors::notify();
         park_forever();
     })?;
-    Ok(Thread { handle, descriptors: opened })
+    Ok(BackgroundThread { handle, descriptors: opened })
 }
 
 fn park_forever() {
@@ -155,14 +155,14 @@ pub(crate) fn has_locals() -> bool {
 }
 
 /// A future on the background thread. Dropping this aborts it.
-pub struct Task(Running);
+pub struct Task(RunningTask);
 
 /// Where the future is.
-enum Running {
+enum RunningTask {
     /// On the background thread. It may belong to a parent whose runtime is locked forever.
     There(Owned<AbortHandle>),
     /// No thread could be started for it.
-    Here(Mutex<Option<Work>>),
+    Here(Mutex<Option<BackgroundWork>>),
     /// Runs to completion.
     Detached,
     /// In the simulation.
@@ -170,12 +170,12 @@ enum Running {
     Simulated(futures_util::future::AbortHandle),
 }
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type BackgroundWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Task {
     /// Lets the future run to completion.
     pub fn detach(mut self) {
-        self.0 = Running::Detached;
+        self.0 = RunningTask::Detached;
     }
 
     /// Continues a future for which no thread could be started.
@@ -183,7 +183,7 @@ impl Task {
     /// It moves to the background thread if there is one now. Otherwise it is polled once on this thread, so that an
     /// acquire can report the error.
     pub fn nudge(&self) {
-        let Running::Here(work) = &self.0 else { return };
+        let RunningTask::Here(work) = &self.0 else { return };
         // Locked during the poll, so that concurrent calls take turns.
         let mut work = lock(work);
         if let Ok(handle) = handle() {
@@ -199,11 +199,11 @@ impl Task {
 /// Aborts the task. A future without a thread is dropped.
 impl Drop for Task {
     fn drop(&mut self) {
-        if let Running::There(task) = &self.0 {
+        if let RunningTask::There(task) = &self.0 {
             task.ours().into_iter().for_each(AbortHandle::abort);
         }
         #[cfg(test)]
-        if let Running::Simulated(task) = &self.0 {
+        if let RunningTask::Simulated(task) = &self.0 {
             task.abort();
         }
     }
@@ -218,12 +218,12 @@ where
 {
     #[cfg(test)]
     let future = match simulated::spawn(future) {
-        Ok(task) => return Task(Running::Simulated(task)),
+        Ok(task) => return Task(RunningTask::Simulated(task)),
         Err(future) => future,
     };
     Task(match handle() {
-        Ok(handle) => Running::There(Owned::new(handle.spawn(future).abort_handle())),
-        Err(_) => Running::Here(Mutex::new(Some(Box::pin(future)))),
+        Ok(handle) => RunningTask::There(Owned::new(handle.spawn(future).abort_handle())),
+        Err(_) => RunningTask::Here(Mutex::new(Some(Box::pin(future)))),
     })
 }
 
@@ -232,7 +232,7 @@ where
 /// Unlike a [`Task`], it continues on the next thread if its own has ended. It therefore also reports that.
 pub struct Observer(Arc<Observing>);
 
-struct Observing(Mutex<Option<Work>>);
+struct Observing(Mutex<Option<BackgroundWork>>);
 
 impl Observing {
     fn poll(self: &Arc<Self>) {

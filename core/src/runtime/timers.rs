@@ -14,10 +14,10 @@ use crate::runtime::with_local;
 struct Timers {
     /// Whether the thread keeps timers now.
     kept: bool,
-    entries: Vec<Entry>,
+    entries: Vec<TimerEntry>,
 }
 
-struct Entry {
+struct TimerEntry {
     id: u64,
     at: Instant,
     waker: Waker,
@@ -91,7 +91,7 @@ impl Future for Timer {
         if !first && left().is_zero() {
             return Poll::Ready(Timed::Over);
         }
-        let entry = Entry { id: self.id, at, waker: waker() };
+        let entry = TimerEntry { id: self.id, at, waker: waker() };
         let refused = with_local(&TIMERS, |timers| {
             if !timers.kept {
                 return Some(entry);

@@ -8,7 +8,7 @@ use std::task::Wake;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use super::wakeup::{Sleep, Wakeup};
+use super::wakeup::{SleepKind, Wakeup};
 use crate::runtime::{Made, Owned, PerProcess};
 
 /// The maximum number of threads that keep their descriptor between two waits. Any other thread opens one for each
@@ -93,7 +93,7 @@ impl WakeHandle {
     pub(crate) fn of_loop() -> io::Result<Arc<Self>> {
         let new = Self::new(Some(Arc::new(WakeDescriptor::open()?)));
         new.take_rung();
-        new.wakeup.begin_sleep(Sleep::Polling);
+        new.wakeup.begin_sleep(SleepKind::Polling);
         Ok(new)
     }
 
@@ -110,8 +110,8 @@ impl WakeHandle {
     /// Wakes it, unless it is awake or another ring has just woken it.
     pub(crate) fn ring(&self) {
         self.wakeup.ring(|sleep| match sleep {
-            Sleep::Polling => self.descriptor.iter().for_each(|descriptor| descriptor.set()),
-            Sleep::Parked => self.thread.unpark(),
+            SleepKind::Polling => self.descriptor.iter().for_each(|descriptor| descriptor.set()),
+            SleepKind::Parked => self.thread.unpark(),
         });
     }
 
@@ -127,7 +127,7 @@ impl WakeHandle {
 
     /// Declares that it polls the descriptor from now on. Returns false if it must look first.
     pub(crate) fn begin_sleep(&self) -> bool {
-        self.wakeup.begin_sleep(Sleep::Polling)
+        self.wakeup.begin_sleep(SleepKind::Polling)
     }
 
     /// Declares that it does not poll any more.
@@ -145,7 +145,7 @@ impl WakeHandle {
 
     /// Parks this thread until the next ring, for `time` at most.
     pub(crate) fn park(&self, time: Duration) {
-        if self.wakeup.begin_sleep(Sleep::Parked) {
+        if self.wakeup.begin_sleep(SleepKind::Parked) {
             thread::park_timeout(time);
             self.wakeup.wake_up();
         }
@@ -164,20 +164,20 @@ impl Wake for WakeHandle {
 
 /// One end of a [`WakeDescriptor`].
 #[cfg(any(target_os = "linux", target_os = "android"))]
-type End = std::fs::File;
+type WakeEnd = std::fs::File;
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-type End = std::os::unix::net::UnixStream;
+type WakeEnd = std::os::unix::net::UnixStream;
 /// Never opened.
 #[cfg(not(unix))]
-type End = std::fs::File;
+type WakeEnd = std::fs::File;
 
 /// A descriptor that any thread can make readable, to wake a thread or an event loop that polls it.
 ///
 /// An eventfd, or a pair of sockets on systems without one. Systems other than Unix have none, and their threads park.
 struct WakeDescriptor {
-    read: Owned<End>,
+    read: Owned<WakeEnd>,
     /// `None` if one descriptor serves both directions.
-    write: Option<Owned<End>>,
+    write: Option<Owned<WakeEnd>>,
 }
 
 impl WakeDescriptor {
@@ -188,7 +188,7 @@ impl WakeDescriptor {
         let read = unsafe {
             match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
                 -1 => return Err(io::Error::last_os_error()),
-                descriptor => End::from_raw_fd(descriptor),
+                descriptor => WakeEnd::from_raw_fd(descriptor),
             }
         };
         Ok(Self { read: Owned::new(read), write: None })
@@ -196,7 +196,7 @@ impl WakeDescriptor {
 
     #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
     fn open() -> io::Result<Self> {
-        let (read, write) = End::pair()?;
+        let (read, write) = WakeEnd::pair()?;
         read.set_nonblocking(true)?;
         write.set_nonblocking(true)?;
         Ok(Self { read: Owned::new(read), write: Some(Owned::new(write)) })
@@ -223,7 +223,7 @@ impl WakeDescriptor {
     /// Makes it readable.
     fn set(&self) {
         // If the buffer is full, it is readable already.
-        let mut write: &End = self.write.as_ref().unwrap_or(&self.read);
+        let mut write: &WakeEnd = self.write.as_ref().unwrap_or(&self.read);
         let _ = write.write(&1_u64.to_ne_bytes());
     }
 

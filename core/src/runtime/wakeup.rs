@@ -10,9 +10,9 @@ use super::atomic::{AtomicU32, Ordering};
 
 /// The sleeper must look for work. Each ring sets it, and each look resets it.
 const RUNG: u32 = 1;
-/// The sleeper waits on a descriptor, see [`Sleep::Polling`].
+/// The sleeper waits on a descriptor, see [`SleepKind::Polling`].
 const POLLING: u32 = 2;
-/// The sleeper is parked, see [`Sleep::Parked`].
+/// The sleeper is parked, see [`SleepKind::Parked`].
 const PARKED: u32 = 4;
 /// The sleeper was woken since it fell asleep. Further rings have nothing to do.
 const WOKEN: u32 = 8;
@@ -22,7 +22,7 @@ const NEXT_SLEEP: u32 = 16;
 /// How a thread sleeps, and therefore how it must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Sleep {
+pub(crate) enum SleepKind {
     /// On a descriptor, which must become readable.
     Polling = POLLING,
     /// Without one: it must be unparked.
@@ -39,12 +39,12 @@ impl Wakeup {
     }
 
     /// Makes the sleeper look. Calls `wake` if it sleeps and may not have been woken yet.
-    pub(crate) fn ring(&self, wake: impl FnOnce(Sleep)) {
+    pub(crate) fn ring(&self, wake: impl FnOnce(SleepKind)) {
         // Release, also if it was rung before: the look must see what this thread did before its ring.
         let rung = self.0.fetch_or(RUNG, Ordering::AcqRel) | RUNG;
         let sleep = match rung & (POLLING | PARKED | WOKEN) {
-            POLLING => Sleep::Polling,
-            PARKED => Sleep::Parked,
+            POLLING => SleepKind::Polling,
+            PARKED => SleepKind::Parked,
             _ => return,
         };
         wake(sleep);
@@ -68,7 +68,7 @@ impl Wakeup {
     }
 
     /// Declares that the sleeper sleeps from now on. Returns false if it must look first.
-    pub(crate) fn begin_sleep(&self, how: Sleep) -> bool {
+    pub(crate) fn begin_sleep(&self, how: SleepKind) -> bool {
         let awake = self.0.load(Ordering::Relaxed) & !(NEXT_SLEEP - 1);
         let asleep = awake.wrapping_add(NEXT_SLEEP) | how as u32;
         self.0.compare_exchange(awake, asleep, Ordering::AcqRel, Ordering::Relaxed).is_ok()

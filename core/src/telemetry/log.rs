@@ -48,7 +48,7 @@ struct Dropped {
 
 /// The sending end of the queue, and the progress of the thread.
 struct Log {
-    queue: Sender<Entry>,
+    queue: Sender<LogEntry>,
     queued: AtomicU64,
     /// How many entries were processed so far. Equal to `queued` if the queue is empty.
     done: AtomicU64,
@@ -83,7 +83,7 @@ impl LogContext {
 pub(crate) type Say = fn(&Record, Option<Id>);
 
 /// One entry of the queue. It is owned data.
-enum Entry {
+enum LogEntry {
     Event(Record, Say, Arc<LogContext>),
     /// The last entry of a context. Dropping the context may run code of the subscriber.
     End(Arc<LogContext>),
@@ -169,7 +169,7 @@ pub(crate) fn enqueue(mut record: Record, say: Say, context: Option<Arc<LogConte
     if let Some(log) = &log
         && log.events.fetch_update(Ordering::AcqRel, Ordering::Acquire, less_than(room)).is_ok()
     {
-        push(log, Entry::Event(record, say, context));
+        push(log, LogEntry::Event(record, say, context));
         return;
     }
     DROPPED.get_or_make(Dropped::default).events.fetch_add(1, Ordering::Relaxed);
@@ -195,7 +195,7 @@ fn take_dropped() -> [u64; 2] {
 pub(crate) fn enqueue_end(context: Arc<LogContext>) {
     if let Some(log) = current() {
         log.ends.fetch_add(1, Ordering::AcqRel);
-        push(&log, Entry::End(context));
+        push(&log, LogEntry::End(context));
     }
 }
 
@@ -210,7 +210,7 @@ fn is_behind() -> bool {
 }
 
 /// Queues an entry.
-fn push(log: &Log, entry: Entry) {
+fn push(log: &Log, entry: LogEntry) {
     log.queued.fetch_add(1, Ordering::AcqRel);
     // Cannot fail, because the thread receives as long as its process has this queue.
     let _ = log.queue.send(entry);
@@ -242,11 +242,11 @@ fn start() -> io::Result<Log> {
 }
 
 /// Runs until the queue is closed. This only happens if two threads started a log at the same time.
-fn run(entries: &Receiver<Entry>) {
+fn run(entries: &Receiver<LogEntry>) {
     for entry in entries {
-        let is_event = matches!(entry, Entry::Event(..));
+        let is_event = matches!(entry, LogEntry::Event(..));
         let context = match entry {
-            Entry::Event(record, say, context) => {
+            LogEntry::Event(record, say, context) => {
                 emit(&context, |span| say(&record, span));
                 // Reported after an event that had room, to the subscriber of that event.
                 let [events, spans] = take_dropped();
@@ -258,7 +258,7 @@ fn run(entries: &Receiver<Entry>) {
                 }
                 context
             }
-            Entry::End(context) => context,
+            LogEntry::End(context) => context,
         };
         // Dropping the context may run code of the subscriber.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(context)));

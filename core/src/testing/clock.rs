@@ -78,11 +78,11 @@ impl fmt::Debug for TestClock {
 
 /// A clock that stands still until a test moves it. It is not [`TestClock`] itself, whose type no client accepts.
 #[derive(Clone, Default)]
-struct ManualClock(Arc<Mutex<State>>);
+struct ManualClock(Arc<Mutex<TestClockState>>);
 
 /// The current time, and the sleepers.
 #[derive(Default)]
-struct State {
+struct TestClockState {
     now: Duration,
     sleepers: Sleepers,
 }
@@ -123,17 +123,17 @@ impl Clock for ManualClock {
 
     fn sleep_until(&self, at: Instant) -> Sleep {
         let key = lock(&self.0).sleepers.key(at);
-        Box::pin(Sleeper { clock: self.clone(), key })
+        Box::pin(TestSleeper { clock: self.clone(), key })
     }
 }
 
 /// A future that waits for its deadline.
-struct Sleeper {
+struct TestSleeper {
     clock: ManualClock,
     key: (Instant, u64),
 }
 
-impl Future for Sleeper {
+impl Future for TestSleeper {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -147,7 +147,7 @@ impl Future for Sleeper {
     }
 }
 
-impl Drop for Sleeper {
+impl Drop for TestSleeper {
     fn drop(&mut self) {
         lock(&self.clock.0).sleepers.remove(self.key);
     }

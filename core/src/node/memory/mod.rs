@@ -23,7 +23,7 @@ use super::{
 use crate::clock::{Clock, Instant};
 use crate::runtime::lock;
 pub(crate) use store::Memory;
-use store::{Data, Entry, Store};
+use store::{Data, Store, StoredKey};
 pub use store::{advance_memory, fail_memory, step_memory};
 
 /// A node with one store. A named store is shared by every client of the process that uses the name. An unnamed one
@@ -74,7 +74,7 @@ fn failed<T: Send + 'static>() -> Reply<T> {
 }
 
 /// Returns why the keys cannot be acquired, if others have some of them.
-fn refused(keys: &HashMap<String, Entry>, claim: &Claim, now: Instant) -> Option<Refused> {
+fn refused(keys: &HashMap<String, StoredKey>, claim: &Claim, now: Instant) -> Option<Refused> {
     let entries = claim.places().iter().enumerate();
     let entries = entries.filter_map(|(at, key)| keys.get(key).map(|entry| (at, entry)));
     let mut others: Vec<_> = entries.filter(|(_, entry)| *entry.token != *claim.token).collect();
@@ -100,7 +100,7 @@ fn refused(keys: &HashMap<String, Entry>, claim: &Claim, now: Instant) -> Option
 }
 
 /// Returns what has the key of this entry, and the label of its owner.
-fn refused_by(entry: &Entry) -> (Blocker, Option<Label>) {
+fn refused_by(entry: &StoredKey) -> (Blocker, Option<Label>) {
     let by = if entry.is_kept() {
         Blocker::Kept
     } else if entry.is_shared() {
@@ -124,10 +124,12 @@ fn delete(
     let mut released: Vec<String> = claim.keys.iter().filter(ours).cloned().collect();
     for key in &released {
         let entry = keys.remove(key);
-        if let (ReleaseMode::Stay { time, lengthens }, Some(Entry { expires, .. })) = (how, entry) {
+        if let (ReleaseMode::Stay { time, lengthens }, Some(StoredKey { expires, .. })) =
+            (how, entry)
+        {
             let end = now + time;
             let end = if lengthens { end } else { expires.min(end) };
-            keys.insert(key.clone(), Entry::new(claim.kept(), end));
+            keys.insert(key.clone(), StoredKey::new(claim.kept(), end));
         }
     }
     if matches!(claim.form, Form::Read(_)) && sides::release_read(data, claim, now) {
@@ -185,7 +187,7 @@ impl Node for MemoryNode {
                 // Never shortened: a second command for the same token must not reduce the time that the first one
                 // granted.
                 let expires = kept.max(now + params.ttl);
-                keys.insert(key.clone(), Entry::new(claim.token.to_string(), expires));
+                keys.insert(key.clone(), StoredKey::new(claim.token.to_string(), expires));
             }
             Vote::Granted(fence(data, &claim, params.fencing, clock))
         })
@@ -199,7 +201,7 @@ impl Node for MemoryNode {
                 return sides::extend_read(data, &claim, params.ttl, now);
             }
             let keys = data.keys.without_expired(&*claim.keys, now);
-            let is_held = |entry: &&Entry| !entry.is_kept();
+            let is_held = |entry: &&StoredKey| !entry.is_kept();
             let owner = |key| keys.get(key).filter(is_held);
             let owners: Vec<_> = claim.keys.iter().map(owner).collect();
             // Another owner's key takes precedence over a missing one, because it is the clearer reason for a loss.

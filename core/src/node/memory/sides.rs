@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::refused_by;
-use super::store::{Data, Entry, Reader};
+use super::store::{Data, StoredKey, StoredReader};
 use crate::clock::Instant;
 use crate::node::{
     Blocker, Claim, Extension, Places, Refused, SHARED_PREFIX, Side, Sides, VoteParams, WantedTurn,
@@ -12,7 +12,7 @@ use crate::node::{
 
 /// What a turn is about, as the letters of `turn.lua`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextTurn {
     /// Waiting callers of this side come next.
     Waiting(Side),
     /// Readers that waited have the lock, and others may join them. A writer may wait.
@@ -22,7 +22,7 @@ enum Next {
 /// Which callers come next.
 #[derive(Clone, Copy)]
 struct Turn {
-    next: Next,
+    next: NextTurn,
     /// How long it lasts once the other side has left.
     window: Duration,
     until: Instant,
@@ -39,7 +39,7 @@ impl Turns {
 
     fn set(&mut self, key: &str, side: Side, wanted: WantedTurn, now: Instant) {
         self.0.retain(|_, turn| turn.until > now);
-        let (next, until) = (Next::Waiting(side), now + wanted.lasts());
+        let (next, until) = (NextTurn::Waiting(side), now + wanted.lasts());
         // A caller that waits for less time does not end the turn of another one earlier.
         if self.0.get(key).is_some_and(|turn| turn.next == next && turn.until > until) {
             return;
@@ -71,18 +71,18 @@ pub(super) fn before_write(
 ) -> Option<Refused> {
     let key = &claim.keys[0];
     let entry = data.keys.without_expired([key], now).get(key);
-    let waits = params.turn.filter(|_| entry.is_some_and(Entry::is_shared));
+    let waits = params.turn.filter(|_| entry.is_some_and(StoredKey::is_shared));
     if !params.first || entry.is_some() && waits.is_none() {
         return None;
     }
     let turn = data.turns.now(&sides.turn, now);
     match (turn.map(|turn| (turn, turn.next)), waits) {
-        (Some((turn, Next::Waiting(Side::Read))), _) => {
+        (Some((turn, NextTurn::Waiting(Side::Read))), _) => {
             Some(data.turns.opened(&sides.turn, turn, now))
         }
         // Until the readers' turn ends, others join them. Afterwards, or once all have left, it is the writers' turn.
-        (Some((turn, Next::Joining { .. })), Some(_)) => {
-            let next = Next::Joining { writer_waits: true };
+        (Some((turn, NextTurn::Joining { .. })), Some(_)) => {
+            let next = NextTurn::Joining { writer_waits: true };
             data.turns.0.insert(sides.turn.clone(), Turn { next, ..turn });
             Some(refusal(turn.until.since(now), Blocker::Turn))
         }
@@ -118,26 +118,26 @@ pub(super) fn acquire_read(
     let (is_free, turn) = (!entries.contains_key(key), data.turns.now(&sides.turn, now));
     if let Some(turn) = turn.filter(|_| params.first && !is_reader) {
         match (turn.next, is_free) {
-            (Next::Waiting(Side::Write), false) => {
+            (NextTurn::Waiting(Side::Write), false) => {
                 return Some(refusal(turn.until.since(now), Blocker::Turn));
             }
-            (Next::Waiting(Side::Write) | Next::Joining { writer_waits: true }, true) => {
+            (NextTurn::Waiting(Side::Write) | NextTurn::Joining { writer_waits: true }, true) => {
                 return Some(data.turns.opened(&sides.turn, turn, now));
             }
             _ => {}
         }
     }
     // The first reader begins the turn of those that waited with it.
-    if let Some(turn) = turn.filter(|turn| is_free && turn.next == Next::Waiting(Side::Read)) {
-        let next = Next::Joining { writer_waits: false };
+    if let Some(turn) = turn.filter(|turn| is_free && turn.next == NextTurn::Waiting(Side::Read)) {
+        let next = NextTurn::Joining { writer_waits: false };
         data.turns.0.insert(sides.turn.clone(), Turn { next, until: now + turn.window, ..turn });
     }
-    let new = || Entry::new(format!("{SHARED_PREFIX}{}", claim.token), end);
+    let new = || StoredKey::new(format!("{SHARED_PREFIX}{}", claim.token), end);
     let entry = entries.entry(key.clone()).or_insert_with(new);
     entry.readers.retain(|reader| reader.expires > now || reader.token == claim.token);
     match entry.readers.iter_mut().find(|reader| reader.token == claim.token) {
         Some(reader) => reader.expires = reader.expires.max(end),
-        None => entry.readers.push(Reader { token: claim.token.clone(), expires: end }),
+        None => entry.readers.push(StoredReader { token: claim.token.clone(), expires: end }),
     }
     entry.expires = entry.expires.max(end);
     None

@@ -17,12 +17,12 @@ use crate::node::{KEPT_PREFIX, SHARED_PREFIX, Watch};
 use crate::runtime::{Exclusive, PerProcess, Visitor, lock, poll_next};
 
 /// A command. It runs alone, as a script does.
-pub(super) type Command = Box<dyn FnOnce(&mut Data) + Send>;
+pub(super) type StoreCommand = Box<dyn FnOnce(&mut Data) + Send>;
 
 /// The data that a server would store, and the commands on it.
 pub(super) struct Store {
     data: Exclusive<Data>,
-    commands: UnboundedSender<Command>,
+    commands: UnboundedSender<StoreCommand>,
     /// Whether a test has disabled the node.
     pub(super) down: AtomicBool,
     /// The clock of clients whose only node is this one. A test can advance it.
@@ -57,9 +57,9 @@ pub(super) struct Data {
     /// Every client that has used the store. Weak, so that dropped clients get no notifications.
     pub(super) watchers: Vec<Weak<Watch>>,
     /// Deletes that failed because a test has disabled the node. Each is of a key that was held.
-    pub(super) pending_deletes: Vec<Command>,
+    pub(super) pending_deletes: Vec<StoreCommand>,
     /// The commands that have not run yet.
-    commands: UnboundedReceiver<Command>,
+    commands: UnboundedReceiver<StoreCommand>,
 }
 
 impl Data {
@@ -77,7 +77,7 @@ const MANY_KEYS: usize = 64;
 /// The lock keys.
 #[derive(Default)]
 pub(super) struct Keys {
-    entries: HashMap<String, Entry>,
+    entries: HashMap<String, StoredKey>,
     /// The number of keys after the last removal of all expired ones.
     left: usize,
 }
@@ -89,7 +89,7 @@ impl Keys {
         &mut self,
         names: impl IntoIterator<Item = &'k String>,
         now: Instant,
-    ) -> &mut HashMap<String, Entry> {
+    ) -> &mut HashMap<String, StoredKey> {
         let Self { entries, left } = self;
         for name in names {
             if entries.get(name).is_some_and(|entry| entry.expires <= now) {
@@ -106,21 +106,21 @@ impl Keys {
     }
 }
 
-pub(super) struct Entry {
+pub(super) struct StoredKey {
     /// The token of its owner.
     pub(super) token: String,
     /// By the clock of the client. All clients of a process use the same clock, unless a test sets another one.
     pub(super) expires: Instant,
     /// Those that share the key. A key that is gone has none.
-    pub(super) readers: Vec<Reader>,
+    pub(super) readers: Vec<StoredReader>,
 }
 
-pub(super) struct Reader {
+pub(super) struct StoredReader {
     pub(super) token: Arc<str>,
     pub(super) expires: Instant,
 }
 
-impl Entry {
+impl StoredKey {
     pub(super) fn new(token: String, expires: Instant) -> Self {
         Self { token, expires, readers: Vec::new() }
     }
@@ -134,7 +134,7 @@ impl Entry {
         self.token.starts_with(SHARED_PREFIX)
     }
 
-    pub(super) fn reader(&self, token: &str) -> Option<&Reader> {
+    pub(super) fn reader(&self, token: &str) -> Option<&StoredReader> {
         self.readers.iter().find(|reader| *reader.token == *token)
     }
 
@@ -268,7 +268,7 @@ mod tests {
             let entries = keys.without_expired([&name], now);
             // About a hundred keys are live at a time.
             let expires = now + Duration::from_millis(100);
-            entries.insert(name, Entry::new(String::new(), expires));
+            entries.insert(name, StoredKey::new(String::new(), expires));
             most = most.max(entries.len());
         }
         assert!((100..500).contains(&most), "{most}");

@@ -45,4 +45,4 @@ pub(crate) use protocol::{RunIds, Target};
 pub(crate) use server::RedisNode;
 pub(crate) use url::query::{CLIENT_NAME_RULE, is_client_name};
 pub(crate) use url::route::{Route, parse_cluster, parse_service};
-pub(crate) use url::{CONNECT_TIMEOUT, Shared};
+pub(crate) use url::{CONNECT_TIMEOUT, SharedSettings};

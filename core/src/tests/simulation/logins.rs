@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::node::credentials::{Ask, Credentials};
-use crate::node::{CONNECT_TIMEOUT, Shared, TlsOptions};
+use crate::node::{CONNECT_TIMEOUT, SharedSettings, TlsOptions};
 
 use super::clock::Time;
 use super::refusals::Refusal;
@@ -17,14 +17,14 @@ use super::world::{MS, World};
 const USER: &str = "app";
 
 /// The options of a client whose logins last for this time.
-pub(super) fn expiring(world: &Arc<Mutex<World>>, lifetime: Duration) -> Shared {
+pub(super) fn expiring(world: &Arc<Mutex<World>>, lifetime: Duration) -> SharedSettings {
     let world = Arc::clone(world);
     let source: Arc<Ask> = Arc::new(move |(), answer| {
         let now = world.lock().unwrap().now;
         let until = now + u64::try_from(lifetime.as_nanos()).unwrap();
         answer.send(Ok(Credentials::new(until.to_string()).user(USER).lifetime(lifetime)));
     });
-    Shared::new(TlsOptions::default(), None, Some(source), CONNECT_TIMEOUT, None)
+    SharedSettings::new(TlsOptions::default(), None, Some(source), CONNECT_TIMEOUT, None)
 }
 
 /// How long a renewal may take after the server has refused another one: the pause before the next attempt.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::lease::{LeaseHandle, State, Status};
+use crate::lease::{LeaseHandle, LeaseState, Status};
 use crate::quorum::drift;
 
 use super::clock::Time;
@@ -43,7 +43,7 @@ impl Monitor {
     }
 
     /// How long the keys certainly stay after the acquire.
-    fn sure_hold(&self, state: &State) -> Duration {
+    fn sure_hold(&self, state: &LeaseState) -> Duration {
         let request = &state.request;
         let mut sure = request.options.min_hold;
         if !self.confirmed.contains(&*state.claim.token) {

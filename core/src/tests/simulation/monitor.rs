@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::error::LossReason;
-use crate::lease::{LeaseHandle, State};
+use crate::lease::{LeaseHandle, LeaseState};
 use crate::node::Form;
 
 use super::action::Use;
@@ -21,7 +21,7 @@ pub(super) type Tokens = BTreeMap<&'static str, u64>;
 pub(super) struct Monitor {
     pub(super) live: Vec<Record>,
     /// Leases whose keys stay after a release: their client, their names and their state.
-    pub(super) staying: Vec<(usize, Vec<&'static str>, Arc<State>)>,
+    pub(super) staying: Vec<(usize, Vec<&'static str>, Arc<LeaseState>)>,
     /// The tokens of the leases whose release a quorum confirmed.
     pub(super) confirmed: BTreeSet<String>,
     pub(super) waiting: BTreeMap<u64, Waiting>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::Instant;
-use crate::lease::{State, Status};
+use crate::lease::{LeaseState, Status};
 
 use super::clock::Time;
 use super::progress::Sound;
@@ -12,7 +12,7 @@ use super::world::MS;
 pub(super) struct Record {
     pub(super) client: usize,
     pub(super) names: Vec<&'static str>,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<LeaseState>,
     pub(super) notified: bool,
     /// The holder itself is ending the lease.
     pub(super) given_up: bool,
@@ -61,13 +61,13 @@ impl Record {
 }
 
 /// Whether the lease would be held at `now`.
-pub(super) fn valid_at(state: &State, now: Instant) -> bool {
+pub(super) fn valid_at(state: &LeaseState, now: Instant) -> bool {
     let (status, deadline) = state.peek();
     status == Status::Held && now < deadline
 }
 
 /// Whether the end of the lease was noticed. The value tells a loss from a release.
-pub(super) fn ended(state: &State) -> Option<bool> {
+pub(super) fn ended(state: &LeaseState) -> Option<bool> {
     let (status, _) = state.peek();
     (status != Status::Held).then_some(matches!(status, Status::Lost(..)))
 }

@@ -34,7 +34,7 @@ const MAX_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::f
 /// Longer than a failover takes. Until then, another server may take over at any time.
 pub(super) const FAILOVER: Duration = Duration::from_secs(30);
 
-pub(super) type Found = Result<Topology, Fault>;
+pub(super) type FoundTopology = Result<Topology, Fault>;
 
 /// How soon a discovery is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) enum When {
 
 pub(super) struct Discovery {
     clock: Arc<dyn Clock>,
-    running: Option<BoxFuture<'static, Found>>,
+    running: Option<BoxFuture<'static, FoundTopology>>,
     begun: Option<Instant>,
     /// When the next discovery begins. It may be wanted while another one is under way.
     due: Option<Instant>,
@@ -102,7 +102,7 @@ impl Discovery {
     }
 
     /// Waits for the next event: the result of a discovery, or `None` when the next discovery is due.
-    pub(super) async fn next(&mut self) -> Option<Found> {
+    pub(super) async fn next(&mut self) -> Option<FoundTopology> {
         if let Some(running) = &mut self.running {
             let found = running.await;
             self.running = None;
@@ -117,7 +117,11 @@ impl Discovery {
 }
 
 /// Compares the reports of the servers, or returns why none replied. `known` means that the map already has servers.
-async fn query_members(members: Vec<Arc<Member>>, known: bool, clock: Arc<dyn Clock>) -> Found {
+async fn query_members(
+    members: Vec<Arc<Member>>,
+    known: bool,
+    clock: Arc<dyn Clock>,
+) -> FoundTopology {
     let (begun, enough) = (clock.now(), members.len() / 2 + 1);
     let mut replies: FuturesUnordered<_> = members.into_iter().map(query_member).collect();
     let (mut views, mut why): (Vec<View>, Option<Fault>) = (Vec::new(), None);

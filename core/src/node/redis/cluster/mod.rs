@@ -35,8 +35,8 @@ use crate::node::{
 };
 use crate::runtime::background;
 use map::{Map, Member};
-use state::State;
-use task::Task;
+use state::MapState;
+use task::ClusterTask;
 
 /// Why a command for every server was not sent.
 const UNKNOWN_SERVERS: &str = "the servers of the cluster are not known yet";
@@ -72,8 +72,8 @@ impl ClusterNode {
         let (from, weak) = (ServerAddress::unknown(), Arc::downgrade(&rerouted));
         target.cluster = Some(ClusterSender { to, from, rerouted: weak });
         let task_clock = Arc::clone(&clock);
-        let state = State::new(Arc::clone(&map), target, runtime, task_clock, watch);
-        let task = Task::new(unassigned, events, state);
+        let state = MapState::new(Arc::clone(&map), target, runtime, task_clock, watch);
+        let task = ClusterTask::new(unassigned, events, state);
         let (client, gone) = oneshot::channel();
         // The task outlives the node while deletes are pending.
         background::spawn(task.run(gone)).detach();

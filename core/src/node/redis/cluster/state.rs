@@ -43,7 +43,7 @@ impl Server {
 }
 
 /// What is known about a cluster.
-pub(super) struct State {
+pub(super) struct MapState {
     pub(super) map: Arc<ArcSwap<Map>>,
     /// The parameters of every connection, except for the address, and the first servers.
     pub(super) target: Target,
@@ -60,7 +60,7 @@ pub(super) struct State {
     preferred: Vec<ServerAddress>,
 }
 
-impl State {
+impl MapState {
     pub(super) fn new(
         map: Arc<ArcSwap<Map>>,
         target: Target,

@@ -1,5 +1,5 @@
 //! Runs the task of a cluster, which maintains the map, and forwards commands that have no owner or no waiting caller.
-//! [`State`] applies the changes of the map.
+//! [`MapState`] applies the changes of the map.
 //!
 //! Once there is a map, only commands that a server could not serve pass through here. A redirected vote does not, so
 //! the order of a key's votes and deletes is preserved ([`super::redirects`]).
@@ -15,9 +15,9 @@ use redis::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
-use super::discovery::{Discovery, Found, When};
+use super::discovery::{Discovery, FoundTopology, When};
 use super::map::Member;
-use super::state::State;
+use super::state::MapState;
 use crate::node::redis::io::endpoint::ServerAddress;
 use crate::node::redis::protocol::InFlight;
 use crate::node::redis::protocol::redirects::{ConnectionEvent, Redirect, redirect_pause};
@@ -33,10 +33,10 @@ const SHUTDOWN_REPLIES: (Duration, Duration) = (Duration::from_secs(1), Duration
 type Later<T> = FuturesUnordered<BoxFuture<'static, T>>;
 
 /// The task of a cluster.
-pub(super) struct Task {
+pub(super) struct ClusterTask {
     unassigned: UnboundedReceiver<InFlight>,
     events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
-    state: State,
+    state: MapState,
     /// Determines when to request the map, and from which servers.
     discovery: Discovery,
     failed: Option<Fault>,
@@ -49,11 +49,11 @@ pub(super) struct Task {
     shutdown: Later<bool>,
 }
 
-impl Task {
+impl ClusterTask {
     pub(super) fn new(
         unassigned: UnboundedReceiver<InFlight>,
         events: UnboundedReceiver<(ServerAddress, ConnectionEvent)>,
-        state: State,
+        state: MapState,
     ) -> Self {
         Self {
             unassigned,
@@ -211,7 +211,7 @@ impl Task {
     }
 
     /// Handles the result of a discovery. Commands without an owner fail.
-    fn found(&mut self, found: Found) {
+    fn found(&mut self, found: FoundTopology) {
         match found {
             Ok(topology) => {
                 self.failed = None;

@@ -8,8 +8,8 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::state::State;
-use super::task::Task;
+use super::state::MapState;
+use super::task::ClusterTask;
 use super::topology::{Range, Topology};
 use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
@@ -44,7 +44,7 @@ fn thirds(owners: [u16; 3], replicas: [&[u16]; 3]) -> Vec<Range> {
 }
 
 /// The state of a cluster with a restart guard of one minute.
-fn state() -> State {
+fn state() -> MapState {
     let route = parse_cluster("redis+cluster://server:1").unwrap();
     let needs = Needs { key_prefix: "lock:".to_owned(), durability: Durability::default() };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -55,22 +55,22 @@ fn state() -> State {
     let map = Arc::new(ArcSwap::from_pointee(Map::new(unassigned)));
     let (to, from) = (unbounded_channel().0, server(0));
     target.cluster = Some(ClusterSender { to, from, rerouted: std::sync::Weak::new() });
-    State::new(map, target, None, clock, watch)
+    MapState::new(map, target, None, clock, watch)
 }
 
 /// Applies this result of a discovery.
-fn learn(state: &mut State, ranges: Vec<Range>) {
+fn learn(state: &mut MapState, ranges: Vec<Range>) {
     state.apply_discovery(Topology { ranges, disputed: Vec::new() });
 }
 
 /// Returns why the owner of the key extends no lease, for an extension that is sent in this time.
-fn replaced_fault(state: &State, key: &str, later: Duration) -> Option<Fault> {
+fn replaced_fault(state: &MapState, key: &str, later: Duration) -> Option<Fault> {
     let asked = state.clock.now() + later;
     state.map.load().owner(slot(key)).node.link.guard.extend_fault(|| Some(slot(key)), asked)
 }
 
 /// Returns why the owner of the key takes no first vote.
-fn guard_fault(state: &State, key: &str) -> Option<Fault> {
+fn guard_fault(state: &MapState, key: &str) -> Option<Fault> {
     state.map.load().owner(slot(key)).node.guarded(key).map(Guarded::fault)
 }
 
@@ -129,7 +129,7 @@ async fn master_is_guarded_in_its_new_slots() {
 async fn disputed_slot_keeps_its_owner_until_a_discovery() {
     let mut state = state();
     let slot = slot(KEY);
-    let owner = |state: &State| state.map.load().owner(slot).address.clone();
+    let owner = |state: &MapState| state.map.load().owner(slot).address.clone();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
     let mut ranges = thirds([1, 2, 3], [&[], &[], &[]]);
     ranges.push(Range { first: slot + 1, ..ranges[2].clone() });
@@ -159,7 +159,7 @@ async fn change_of_owners_keeps_the_count_of_other_deletes() {
     };
     let delete = InFlight::without_caller(command(KEY, GUARD));
     state.fail_unsent(delete, &Fault::new("no server has the slot"));
-    let counts = |state: &State| state.map.load().unassigned().node.may_leave_keys();
+    let counts = |state: &MapState| state.map.load().unassigned().node.may_leave_keys();
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]).drain(..2).collect());
     assert!(counts(&state), "its slot has no owner yet");
     // A server of an assigned slot has this one, and counts it.
@@ -175,7 +175,7 @@ async fn change_of_owners_keeps_the_count_of_other_deletes() {
 #[tokio::test]
 async fn closing_task_ends_after_a_panic_too() {
     let (unassigned, events) = (unbounded_channel().1, unbounded_channel().1);
-    let mut task = Task::new(unassigned, events, state());
+    let mut task = ClusterTask::new(unassigned, events, state());
     let (client, mut gone) = oneshot::channel();
     drop(client);
     (&mut gone).await.unwrap_err();

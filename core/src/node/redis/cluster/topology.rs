@@ -100,7 +100,7 @@ pub(super) fn compare(views: &[View]) -> Topology {
     for (&first, next) in places.iter().zip(places.iter().skip(1)) {
         let last = next - 1;
         let claims: Vec<_> = views.iter().map(|view| view.range(first)).collect();
-        let reports: Vec<Report<&str>> = views
+        let reports: Vec<SlotReport<&str>> = views
             .iter()
             .zip(&claims)
             .map(|(view, claim)| (view.by.as_deref(), claim.map(|claim| (&*claim.id, claim.epoch))))
@@ -125,7 +125,7 @@ pub(super) fn compare(views: &[View]) -> Topology {
 }
 
 /// The report of one server about a slot: its own ID, if known, and the ID and configuration epoch of the owner.
-pub(crate) type Report<Id> = (Option<Id>, Option<(Id, u64)>);
+pub(crate) type SlotReport<Id> = (Option<Id>, Option<(Id, u64)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ruling<Id> {
@@ -137,7 +137,7 @@ pub(crate) enum Ruling<Id> {
 
 /// Compares reports. A claim counts only if its server makes the same claim, where that server was asked. Among claims
 /// with the same epoch, the one with the most reports counts. All servers that hide their epochs have the epoch 0.
-pub(crate) fn ruling<Id: Copy + Eq>(reports: &[Report<Id>]) -> Ruling<Id> {
+pub(crate) fn ruling<Id: Copy + Eq>(reports: &[SlotReport<Id>]) -> Ruling<Id> {
     let claims = || reports.iter().filter_map(|(_, claim)| *claim);
     let owner = |claim: &Option<(Id, u64)>| claim.map(|(owner, _)| owner);
     let denied =

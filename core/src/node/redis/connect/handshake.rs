@@ -60,7 +60,7 @@ async fn ask_all(
     kind: ServerKind,
     needs: &Needs,
     known: Option<Capabilities>,
-) -> Result<(BatchConnection, Findings, Vec<(Step, Value)>), Fault> {
+) -> Result<(BatchConnection, Findings, Vec<(HandshakeStep, Value)>), Fault> {
     let (mut supported, mut hung_up) = (known.unwrap_or_default(), false);
     loop {
         let (mut connection, hello) = connect(endpoint, &mut supported, known.is_some()).await?;
@@ -73,7 +73,7 @@ async fn ask_all(
         }
         if kind == ServerKind::Primary {
             // Sent first, because the other replies of a replica do not matter.
-            steps.insert(0, (Step::Role, cmd("ROLE")));
+            steps.insert(0, (HandshakeStep::Role, cmd("ROLE")));
         }
         let (steps, commands): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
         match connection.request(&commands).await {
@@ -105,7 +105,8 @@ async fn examine(
     known: Option<Capabilities>,
 ) -> Result<(BatchConnection, Findings), Fault> {
     let (mut connection, mut found, replies) = ask_all(endpoint, kind, needs, known).await?;
-    let is_reply = |(step, reply): &_| matches!(step, Step::Right(name) if is_reply(name, reply));
+    let is_reply =
+        |(step, reply): &_| matches!(step, HandshakeStep::Right(name) if is_reply(name, reply));
     found.replied = replies.iter().any(is_reply);
     for (step, reply) in replies {
         found.record_step(endpoint, needs, step, reply)?;
@@ -193,42 +194,44 @@ impl Findings {
         &mut self,
         endpoint: &Endpoint,
         needs: &Needs,
-        step: Step,
+        step: HandshakeStep,
         reply: Value,
     ) -> Result<(), Fault> {
         match (step, reply) {
-            (Step::Role, role) => is_primary(&role)?,
-            (Step::Script, Value::ServerError(error))
+            (HandshakeStep::Role, role) => is_primary(&role)?,
+            (HandshakeStep::Script, Value::ServerError(error))
                 if has_code(&error) && !is_missing(&error, self.replied) =>
             {
                 self.lacking.push(refused(&error));
             }
             // The first error is about `SCRIPT LOAD` and explains more than the later ones.
-            (Step::Script, Value::ServerError(error)) => {
+            (HandshakeStep::Script, Value::ServerError(error)) => {
                 self.no_digests.get_or_insert_with(|| refused(&error));
             }
-            (Step::Right("EVALSHA"), reply) if is_unsupported(&reply) => {
+            (HandshakeStep::Right("EVALSHA"), reply) if is_unsupported(&reply) => {
                 self.no_digests =
                     self.no_digests.take().or(needs.lack("EVALSHA", &reply, self.replied));
             }
-            (Step::Database, Value::ServerError(error)) => {
+            (HandshakeStep::Database, Value::ServerError(error)) => {
                 self.lacking.push(no_database(endpoint.db, &error));
             }
-            (Step::Right(_), reply) if is_replicas(&reply) => {
+            (HandshakeStep::Right(_), reply) if is_replicas(&reply) => {
                 self.replica.get_or_insert_with(|| reply::unexpected(&reply));
             }
-            (Step::Right(name), reply) => {
+            (HandshakeStep::Right(name), reply) => {
                 self.lacking.extend(needs.lack(name, &reply, self.replied));
             }
-            (Step::Saves(feature), reply) => {
+            (HandshakeStep::Saves(feature), reply) => {
                 let is_refused = is_refused(feature.command(), &reply, self.replied);
                 self.supported.set(feature, !is_refused);
             }
             // Without tracking locks still work, and waiters poll.
-            (Step::Tracking, reply) => self.supported.set(Feature::Tracking, reply == Value::Okay),
+            (HandshakeStep::Tracking, reply) => {
+                self.supported.set(Feature::Tracking, reply == Value::Okay)
+            }
             // Not every server ends a section with a line break.
-            (Step::About, reply) => self.about.extend([&*text(&reply), "\n"]),
-            (Step::Id, Value::Int(own)) => self.id = Some(own),
+            (HandshakeStep::About, reply) => self.about.extend([&*text(&reply), "\n"]),
+            (HandshakeStep::Id, Value::Int(own)) => self.id = Some(own),
             _ => {}
         }
         Ok(())
@@ -262,7 +265,7 @@ fn votes_in(about: &str, guard: Duration) -> Option<Duration> {
 }
 
 /// The purpose of a request.
-pub(crate) enum Step {
+pub(crate) enum HandshakeStep {
     /// An error is ignored.
     Optional,
     /// Whether the server is a primary, if that is required.
@@ -290,45 +293,47 @@ fn steps(
     hello: Option<&Hello>,
     needs: &Needs,
     minimal: bool,
-) -> Vec<(Step, Cmd)> {
-    let trial = |(name, try_it)| (Step::Right(name), try_it);
+) -> Vec<(HandshakeStep, Cmd)> {
+    let trial = |(name, try_it)| (HandshakeStep::Right(name), try_it);
     let select = cmd("SELECT").arg(endpoint.db).clone();
-    let select = (endpoint.db != 0).then_some((Step::Database, select));
-    let saves = |(command, try_it)| (Step::Saves(command), try_it);
+    let select = (endpoint.db != 0).then_some((HandshakeStep::Database, select));
+    let saves = |(command, try_it)| (HandshakeStep::Saves(command), try_it);
     let reads = needs.optional_reads(minimal).into_iter().map(saves);
     let trials = needs.trials(!minimal).into_iter().map(trial).chain(reads);
     if minimal {
         return select.into_iter().chain(trials).collect();
     }
-    let mut steps =
-        vec![(Step::Optional, cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone())];
+    let mut steps = vec![(
+        HandshakeStep::Optional,
+        cmd("CLIENT").arg("SETNAME").arg(&endpoint.client_name).clone(),
+    )];
     // Separate from the name that users choose. Supported since Redis 7.2.
     for (what, value) in [("LIB-NAME", "redlock"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
         let about_us = cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
-        steps.push((Step::Optional, about_us));
+        steps.push((HandshakeStep::Optional, about_us));
     }
     steps.extend(select);
     let has_role = hello.is_some_and(|hello| hello.role.is_some());
     let replication = (!has_role).then_some("replication");
     for section in ["server", "memory"].into_iter().chain(replication) {
-        steps.push((Step::About, cmd("INFO").arg(section).clone()));
+        steps.push((HandshakeStep::About, cmd("INFO").arg(section).clone()));
     }
     // Loaded at every connect, so that `EVALSHA` fails only after a flush of the scripts.
-    steps.extend(load_scripts(false).map(|load| (Step::Script, load)));
+    steps.extend(load_scripts(false).map(|load| (HandshakeStep::Script, load)));
     steps.extend(trials);
     // Enabled after the trials, so that the server does not track their key.
     if hello.is_some() {
         // With `OPTOUT` the server tracks every key that is read, unless `CACHING NO` precedes the read. `NOLOOP`
         // excludes our own changes.
         let tracking = ["TRACKING", "ON", "OPTOUT", "NOLOOP"];
-        steps.push((Step::Tracking, cmd("CLIENT").arg(&tracking).clone()));
+        steps.push((HandshakeStep::Tracking, cmd("CLIENT").arg(&tracking).clone()));
         let caching = cmd("CLIENT").arg(&["CACHING", "NO"]).clone();
-        steps.push((Step::Saves(Feature::Caching), caching));
+        steps.push((HandshakeStep::Saves(Feature::Caching), caching));
     } else {
-        steps.push((Step::Id, cmd("CLIENT").arg("ID").clone()));
+        steps.push((HandshakeStep::Id, cmd("CLIENT").arg("ID").clone()));
     }
     // Last, because `CLIENT CACHING` affects the next command that is not `CLIENT`.
-    steps.push((Step::Saves(Feature::Ping), cmd("PING")));
+    steps.push((HandshakeStep::Saves(Feature::Ping), cmd("PING")));
     steps
 }
 

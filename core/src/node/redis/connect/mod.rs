@@ -12,7 +12,7 @@ use std::sync::Arc;
 use redis::{Value, cmd};
 
 use super::io::step::Step;
-use super::sentinel::{Found, Resolver};
+use super::sentinel::{FoundPrimary, Resolver};
 use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::errors::words;
@@ -28,7 +28,7 @@ pub(crate) struct Opening {
     /// Whether no command of the previous connection can arrive any more.
     pub(crate) killed: bool,
     /// The server that was found.
-    pub(crate) found: Found,
+    pub(crate) found: FoundPrimary,
 }
 
 /// How an attempt finds out which commands the server supports. Some proxies close the connection at others.
@@ -58,7 +58,7 @@ pub(super) async fn open(
     let attempt = find_and_open(&target, &resolver, &previous_connections, discovery, &mut server);
     let opened = step.within(target.route.connect_timeout(), attempt).await;
     opened.map_err(|fault| {
-        let fault = match server.and_then(|found: Found| found.origin()) {
+        let fault = match server.and_then(|found: FoundPrimary| found.origin()) {
             Some(origin) if fault.is_unreached() => fault.hinting(&origin),
             _ => fault,
         };
@@ -77,7 +77,7 @@ async fn find_and_open(
     resolver: &Resolver,
     previous_connections: &PreviousConnections,
     discovery: Discovery,
-    server: &mut Option<Found>,
+    server: &mut Option<FoundPrimary>,
 ) -> Opened {
     let (found, mut news) = (resolver.find().await?, resolver.news());
     *server = Some(found.clone());
@@ -101,7 +101,7 @@ async fn find_and_open(
 /// Connects to the server that was found, and performs the handshake.
 pub(super) async fn greet(
     target: &Target,
-    found: &Found,
+    found: &FoundPrimary,
     discovery: Discovery,
 ) -> Result<Greeting, Fault> {
     let (endpoint, primary) = (&found.endpoint, found.primary_for().is_some());

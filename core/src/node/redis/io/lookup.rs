@@ -19,9 +19,9 @@ use crate::node::shared_request::{Completion, SharedRequest};
 use crate::runtime::{PerProcess, background, lock};
 
 /// The addresses of a name, with the port 0, or the error of the resolver.
-type Found = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
+type FoundAddresses = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
 /// The lookups by name, in lower case.
-type Requests = HashMap<String, Option<SharedRequest<Found>>>;
+type Requests = HashMap<String, Option<SharedRequest<FoundAddresses>>>;
 
 /// The lookups of all clients of this process. A forked child has neither them nor their threads.
 static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new();
@@ -45,7 +45,7 @@ pub(super) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
 }
 
 /// Returns the lookup of this name that is under way or was kept, or begins one.
-fn join_or_begin(name: String) -> io::Result<SharedRequest<Found>> {
+fn join_or_begin(name: String) -> io::Result<SharedRequest<FoundAddresses>> {
     let (requests, now) = (REQUESTS.get_or_make(Mutex::default), SystemClock.now());
     let mut by_name = lock(&requests);
     by_name.retain(|_, request| request.as_ref().is_some_and(|request| !request.is_over(now)));
@@ -61,7 +61,7 @@ fn join_or_begin(name: String) -> io::Result<SharedRequest<Found>> {
 }
 
 /// Looks a name up on a new thread. Tokio's `lookup_host` panics if the system has no thread left.
-fn start_lookup(name: String, completion: Completion<Found>) -> io::Result<()> {
+fn start_lookup(name: String, completion: Completion<FoundAddresses>) -> io::Result<()> {
     let ((found, addresses), host) = (oneshot::channel(), name.clone());
     let resolve = move || drop(found.send(resolve(&host)));
     let started = thread::Builder::new().name("redlock-lookup".into()).spawn(resolve);

@@ -19,7 +19,7 @@ use futures_util::FutureExt;
 use super::connect::Opening;
 use super::connection::Connection;
 use super::connection::session::Usage;
-use super::connection::task::{ConnectionTask, End};
+use super::connection::task::{ConnectionTask, SessionEnd};
 use super::protocol::InFlight;
 use crate::clock::Instant;
 use crate::node::redis::connection::task::context::Context;
@@ -125,7 +125,7 @@ impl NodeTask {
         let now = self.context.clock.now();
         self.context.link.closed();
         self.context.link.guard.lost(now);
-        let End::Broken(fault, usage) = end else { return None };
+        let SessionEnd::Broken(fault, usage) = end else { return None };
         let Usage { paused, voted, unused } = usage;
         let mut worked = self.reconnect.policy.ended(now.since(opened), voted, unused);
         if paused {
@@ -207,7 +207,7 @@ impl NodeTask {
     }
 
     /// Runs one session, from the handshake to its end.
-    async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> End {
+    async fn serve(&mut self, opening: Opening, waiting: &mut Vec<InFlight>) -> SessionEnd {
         let context = &mut self.context;
         let greeting = &opening.greeting;
         context.opened(greeting, &opening.found);

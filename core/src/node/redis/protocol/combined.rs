@@ -69,10 +69,10 @@ impl Batch {
 
     /// Appends one request for all commands to the buffer, and empties the batch. A single command is returned without
     /// being written.
-    pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Option<Request> {
+    pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Option<SentRequest> {
         let (kind, count, before) = (self.kind()?, self.len(), buffer.len());
         if count < 2 {
-            return self.0.pop().map(Request::Single);
+            return self.0.pop().map(SentRequest::Single);
         }
         let members = std::mem::take(&mut self.0);
         let parts =
@@ -95,7 +95,7 @@ impl Batch {
             keys(buffer);
         }
         let length = buffer.len() - before;
-        Some(Request::Combined(Combined { members, kind, length, set_replies: 0 }))
+        Some(SentRequest::Combined(Combined { members, kind, length, set_replies: 0 }))
     }
 }
 
@@ -132,19 +132,19 @@ fn slot_and_mark(key: &[u8]) -> (usize, u32) {
 }
 
 /// The requests without a reply in the order in which they were sent, which is also that of their replies.
-pub(crate) type Expected = VecDeque<Request>;
+pub(crate) type Expected = VecDeque<SentRequest>;
 
 /// A request whose reply is expected.
 #[allow(
     clippy::large_enum_variant,
     reason = "almost all are single, and a box would be an allocation for each"
 )]
-pub(crate) enum Request {
+pub(crate) enum SentRequest {
     Single(InFlight),
     Combined(Combined),
 }
 
-impl Request {
+impl SentRequest {
     pub(super) fn members(&self) -> &[InFlight] {
         match self {
             Self::Single(one) => slice::from_ref(one),
@@ -269,7 +269,7 @@ pub(super) mod tests {
         }
         let Some(request) = batch.take(&mut buffer) else { panic!("the batch is empty") };
         assert_eq!(request.length() + 6, buffer.len());
-        let Request::Combined(combined) = request else { panic!("it is a single command") };
+        let SentRequest::Combined(combined) = request else { panic!("it is a single command") };
         (combined, buffer[6..].to_vec())
     }
 

@@ -27,11 +27,11 @@ pub(crate) struct PushHandler {
     pub(super) watch: Arc<Watch>,
     /// The maximum number of keys that were read in the current window.
     read: AtomicU64,
-    pushes: Mutex<Pushes>,
+    pushes: Mutex<PushWindow>,
 }
 
 /// The pushes in the current window.
-struct Pushes {
+struct PushWindow {
     /// When the window began.
     begun: Instant,
     /// The number of changes that were pushed since then.
@@ -40,7 +40,7 @@ struct Pushes {
 
 impl PushHandler {
     pub(crate) fn new(watch: Arc<Watch>, now: Instant) -> Self {
-        let pushes = Mutex::new(Pushes { begun: now, changes: 0 });
+        let pushes = Mutex::new(PushWindow { begun: now, changes: 0 });
         Self { watch, read: AtomicU64::default(), pushes }
     }
 
@@ -85,7 +85,7 @@ impl PushHandler {
         if now.since(pushes.begun) > WINDOW {
             // Keys that were read at the end of the last window may be pushed in this one.
             self.read.fetch_min(SPARE, Ordering::Relaxed);
-            *pushes = Pushes { begun: now, changes: 0 };
+            *pushes = PushWindow { begun: now, changes: 0 };
         }
         pushes.changes += keys;
         let changes = pushes.changes;

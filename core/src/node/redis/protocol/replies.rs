@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::combined::{Combined, Request, has_long};
+use super::combined::{Combined, SentRequest, has_long};
 use super::merged_deletes::deleted_keys;
 use super::pending_deletes::PendingDeletes;
 use super::state::Protocol;
@@ -53,14 +53,14 @@ impl Protocol {
     /// Whether no lock needs a reply of this length.
     fn is_too_long(&self, length: usize) -> bool {
         let is_map = || {
-            let mut next = self.expected.front().into_iter().flat_map(Request::members);
+            let mut next = self.expected.front().into_iter().flat_map(SentRequest::members);
             next.any(|next| next.command.words().next() == Some(b"CLUSTER"))
         };
         length > LARGEST && (length > LARGEST_MAP || !is_map())
     }
 
     /// Takes the request that the next reply belongs to.
-    fn take_next(&mut self) -> Option<Request> {
+    fn take_next(&mut self) -> Option<SentRequest> {
         let next = self.expected.pop_front()?;
         if self.expected.is_empty() {
             // The server has nothing to send now.
@@ -73,7 +73,7 @@ impl Protocol {
     fn handle_reply(&mut self, mut value: Value, now: Now<'_>) -> Option<Fault> {
         let trusted = match self.expected.front_mut() {
             None => return Some(Fault::new("the server sent a reply without a command")),
-            Some(Request::Single(next)) => {
+            Some(SentRequest::Single(next)) => {
                 // A read-only error comes from a replica that was the primary before. Another server is now the
                 // primary, and this one would refuse all deletes.
                 let trusted = next.fits(&value) && !is_replicas(&value);
@@ -82,7 +82,7 @@ impl Protocol {
                 }
                 trusted
             }
-            Some(Request::Combined(combined)) => match combined.next_set() {
+            Some(SentRequest::Combined(combined)) => match combined.next_set() {
                 Some(next) if reply::sets(&value) && !is_replicas(&value) => {
                     next.set = Some(value == Value::Okay);
                     return None;
@@ -92,11 +92,13 @@ impl Protocol {
             },
         };
         match self.take_next()? {
-            Request::Single(in_flight) if trusted => {
+            SentRequest::Single(in_flight) if trusted => {
                 self.handle_single(in_flight, value, now);
                 None
             }
-            Request::Combined(combined) if trusted => self.handle_combined(combined, value, now),
+            SentRequest::Combined(combined) if trusted => {
+                self.handle_combined(combined, value, now)
+            }
             request => Some(self.distrust(request.into_members(), &value, now)),
         }
     }

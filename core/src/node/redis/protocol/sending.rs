@@ -8,7 +8,7 @@ use redis::Value;
 use tokio::sync::oneshot;
 
 use super::SILENCE;
-use super::combined::{MAX_COMBINED, Request};
+use super::combined::{MAX_COMBINED, SentRequest};
 use super::state::Protocol;
 use crate::clock::Instant;
 use crate::node::Fault;
@@ -75,7 +75,7 @@ impl Protocol {
         let mut deletes = Vec::new();
         // Grants that wait for replicas or disks have no request any more. Extensions among them have no result now.
         let mut held: Vec<_> = self.confirm.drain_grants().map(|(vote, _)| vote).collect();
-        let in_flight = self.expected.iter_mut().flat_map(Request::members_mut);
+        let in_flight = self.expected.iter_mut().flat_map(SentRequest::members_mut);
         for vote in held.iter_mut().chain(in_flight) {
             let Purpose::FirstVote { token, .. } = &vote.command.purpose else { continue };
             // A caller that gave up has sent the delete.
@@ -155,12 +155,12 @@ impl Protocol {
     fn encode(&mut self, in_flight: InFlight) {
         self.buffer.extend_from_slice(in_flight.before());
         self.buffer.extend_from_slice(&in_flight.command.bytes);
-        self.expected.push_back(Request::Single(in_flight));
+        self.expected.push_back(SentRequest::Single(in_flight));
     }
 
     pub(super) fn encode_batch(&mut self) {
         match self.batch.take(&mut self.buffer) {
-            Some(Request::Single(one)) => self.encode(one),
+            Some(SentRequest::Single(one)) => self.encode(one),
             combined => self.expected.extend(combined),
         }
     }

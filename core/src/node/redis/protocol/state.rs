@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use redis::Value;
 
-use super::combined::{Batch, Expected, ReleasedKeys, Request};
+use super::combined::{Batch, Expected, ReleasedKeys, SentRequest};
 use super::confirm::Confirmations;
 use super::pending_deletes::PendingDeletes;
 use super::push_handler::PushHandler;
@@ -158,7 +158,7 @@ impl Protocol {
     /// Returns how long the server may be silent on this connection and on the one for notifications. A caller of an
     /// outstanding command may wait longer than the minimum, and the server then gets that time.
     pub(crate) fn silence_limit(&self) -> Duration {
-        let open = self.expected.iter().flat_map(Request::members);
+        let open = self.expected.iter().flat_map(SentRequest::members);
         open.map(|open| open.command.timeout).max().unwrap_or_default().max(SILENCE)
     }
 
@@ -166,7 +166,7 @@ impl Protocol {
     /// long.
     pub(crate) fn count_silence(&mut self) -> Option<Fault> {
         self.silence += TICK;
-        let mut open = self.expected.iter().flat_map(Request::members);
+        let mut open = self.expected.iter().flat_map(SentRequest::members);
         if open.any(|open| matches!(open.command.purpose, Purpose::Probe)) {
             let forgotten = "the server does not reply on a connection that was idle";
             return (self.silence > self.probe_limit).then(|| Fault::new(forgotten));

@@ -35,7 +35,7 @@ const FURTHER_REPLY_WAIT: Duration = Duration::from_millis(500);
 
 /// What the sentinels have reported so far.
 #[derive(Default)]
-struct Known {
+struct KnownPrimary {
     /// The newest report of all sentinels, or `None` before the first one.
     report: Option<Report>,
     /// How many reports of the listeners named this primary, including earlier ones.
@@ -45,7 +45,7 @@ struct Known {
 /// Finds the server of one node. Every attempt to connect uses it.
 pub(crate) struct Resolver {
     route: Route,
-    known: Arc<watch::Sender<Known>>,
+    known: Arc<watch::Sender<KnownPrimary>>,
     /// If the primary has this age, a majority of reports is enough.
     old: Duration,
     /// Started at the first use, and stopped when this is dropped.
@@ -53,7 +53,7 @@ pub(crate) struct Resolver {
 }
 
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct FoundPrimary {
     pub(crate) endpoint: Endpoint,
     /// The report of the sentinels, or `None` if the URL names the server.
     primary: Option<Report>,
@@ -61,7 +61,7 @@ pub(crate) struct Found {
     announced: Option<(String, Arc<str>)>,
 }
 
-impl Found {
+impl FoundPrimary {
     /// Explains an announced address that cannot be reached. The URL does not contain it.
     pub(crate) fn origin(&self) -> Option<String> {
         let ((address, by), reached) = (self.announced.as_ref()?, self.endpoint.authority());
@@ -82,11 +82,11 @@ impl Found {
 }
 
 /// The replies to one search, in the order of their arrival. `None` means that a sentinel does not know the service.
-type Replies = Vec<Result<Option<Report>, Fault>>;
+type SentinelReplies = Vec<Result<Option<Report>, Fault>>;
 
 /// Returns the reports, and among them that of the latest failover. For the same failover, it is that of the sentinel
 /// that has seen it longest.
-fn newest(replies: &Replies) -> (usize, Option<&Report>) {
+fn newest(replies: &SentinelReplies) -> (usize, Option<&Report>) {
     let reports = replies.iter().flatten().flatten();
     (reports.clone().count(), reports.max_by_key(|report| (report.epoch, report.since)))
 }
@@ -98,7 +98,7 @@ impl Resolver {
         Self { route, known, old, listeners: OnceLock::new() }
     }
 
-    pub(crate) async fn find(&self) -> Result<Found, Fault> {
+    pub(crate) async fn find(&self) -> Result<FoundPrimary, Fault> {
         let Some(service) = &self.route.service else {
             return self.found(self.route.server.clone(), None).await;
         };
@@ -108,7 +108,7 @@ impl Resolver {
             };
             service.sentinels.iter().map(|sentinel| background::spawn(listen(sentinel))).collect()
         });
-        let (mut replies, confirmed) = (Replies::new(), self.known.borrow().confirmed);
+        let (mut replies, confirmed) = (SentinelReplies::new(), self.known.borrow().confirmed);
         step::enter("the sentinels");
         self.ask_all(service, &mut replies).await;
         let mut judged = None;
@@ -128,11 +128,15 @@ impl Resolver {
     }
 
     /// Returns the server of this address, which it may have announced.
-    async fn found(&self, server: Endpoint, primary: Option<Report>) -> Result<Found, Fault> {
+    async fn found(
+        &self,
+        server: Endpoint,
+        primary: Option<Report>,
+    ) -> Result<FoundPrimary, Fault> {
         let announced = self.route.announced_by.as_ref();
         let announced = announced.map(|by| (server.authority(), Arc::clone(by)));
         let endpoint = self.route.reached(server).await?;
-        Ok(Found { endpoint, primary, announced })
+        Ok(FoundPrimary { endpoint, primary, announced })
     }
 
     pub(crate) fn news(&self) -> News {
@@ -149,7 +153,7 @@ impl Resolver {
     /// not in doubt. Otherwise it waits for the rest, but not long, because a failover may make the replies obsolete.
     ///
     /// A single sentinel may be partitioned together with the previous primary.
-    async fn ask_all(&self, service: &Service, replies: &mut Replies) {
+    async fn ask_all(&self, service: &Service, replies: &mut SentinelReplies) {
         // Uses half of the time for an attempt to connect, because the connection to the server follows. The replies
         // until then must suffice.
         let limit = self.route.connect_timeout() / 2;
@@ -188,7 +192,7 @@ fn allows(known: Option<&Report>, report: &Report) -> bool {
 /// listener has confirmed the `known` primary since the search began.
 fn judge(
     service: &Service,
-    replies: &Replies,
+    replies: &SentinelReplies,
     known: Option<&Report>,
     current: bool,
 ) -> Result<Report, Fault> {
@@ -217,11 +221,11 @@ fn judge(
 }
 
 /// Listens to one sentinel, and reconnects.
-async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<Known>>) {
+async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<KnownPrimary>>) {
     let (mut previous, mut lost_state) = (None::<Report>, false);
     let mut on_report = |report: Report| {
         lost_state |= previous.as_ref().is_some_and(|previous| previous.is_after(&report));
-        known.send_if_modified(|Known { report: known, confirmed }| {
+        known.send_if_modified(|KnownPrimary { report: known, confirmed }| {
             let is_news = |known| report.is_news(previous.as_ref(), lost_state, known);
             let news = known.as_ref().is_none_or(is_news);
             let same = known.as_ref().is_some_and(|known| report.is_at(known));
@@ -242,7 +246,7 @@ async fn listen(sentinel: Endpoint, service: String, known: Arc<watch::Sender<Kn
 }
 
 /// Waits until the sentinels name another server.
-pub(crate) struct News(watch::Receiver<Known>);
+pub(crate) struct News(watch::Receiver<KnownPrimary>);
 
 impl News {
     /// Waits for the next change. Dropping the future loses none.
@@ -254,7 +258,7 @@ impl News {
     }
 
     /// Waits until the server has changed. Returns an error that names the new one.
-    pub(crate) async fn until_moved(&mut self, found: &Found) -> Fault {
+    pub(crate) async fn until_moved(&mut self, found: &FoundPrimary) -> Fault {
         while !self.has_moved(found) {
             self.any().await;
         }
@@ -263,7 +267,7 @@ impl News {
     }
 
     /// Whether the sentinels name another server by now.
-    pub(crate) fn has_moved(&self, found: &Found) -> bool {
+    pub(crate) fn has_moved(&self, found: &FoundPrimary) -> bool {
         let Some(primary) = &found.primary else { return false };
         self.0.borrow().report.as_ref().is_some_and(|report| !report.is_at(primary))
     }

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use super::*;
-use crate::node::Shared;
+use crate::node::SharedSettings;
 use crate::node::redis::io::tls::TlsOptions;
 use crate::options::Address;
 use crate::runtime::lock;
@@ -122,7 +122,7 @@ impl Fake {
 
 fn resolver(fakes: &[Arc<Fake>; 3]) -> Resolver {
     let hosts = fakes.each_ref().map(|fake| format!("127.0.0.1:{}", fake.port)).join(",");
-    let shared = Shared::new(TlsOptions::default(), None, None, CONNECT_TIMEOUT, None);
+    let shared = SharedSettings::new(TlsOptions::default(), None, None, CONNECT_TIMEOUT, None);
     let address = Address::parse(&format!("redis+sentinel://{hosts}/service"));
     let Ok(Address::Redis(route)) = address.and_then(|address| address.with(&shared)) else {
         unreachable!()

@@ -64,10 +64,10 @@ impl MovedSlot {
 
 /// From when the server of a node votes.
 #[derive(Default)]
-pub(crate) struct RestartGuard(Mutex<State>);
+pub(crate) struct RestartGuard(Mutex<GuardState>);
 
 #[derive(Default)]
-struct State {
+struct GuardState {
     /// When the server takes first votes.
     votes_from: VotesFrom,
     /// When the server may extend leases, if it replaced another one.
@@ -82,7 +82,7 @@ struct State {
     lost_at: Option<Instant>,
 }
 
-impl State {
+impl GuardState {
     fn moved_slot(&self, slot: impl FnOnce() -> Option<u16>) -> Option<MovedSlot> {
         // Almost always empty, and the slot is then not computed.
         if self.moved_slots.is_empty() { None } else { self.moved_slots.get(&slot()?).copied() }
@@ -235,7 +235,7 @@ impl RestartGuard {
         self.state().lost_at = Some(now);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GuardState> {
         lock(&self.0)
     }
 }

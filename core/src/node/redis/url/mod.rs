@@ -123,7 +123,7 @@ impl Endpoint {
     }
 
     /// Applies the options that all nodes of a client share.
-    pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
+    pub(crate) fn with(mut self, shared: &SharedSettings) -> Result<Self> {
         let url = self.shown_url();
         self.connect_timeout = shared.connect_timeout;
         if self.is_tls() {
@@ -139,7 +139,7 @@ impl Endpoint {
     }
 
     /// Sets the provider of credentials, which is called at each connect.
-    pub(crate) fn asking(mut self, shared: &Shared) -> Result<Self> {
+    pub(crate) fn asking(mut self, shared: &SharedSettings) -> Result<Self> {
         self.provider.clone_from(&shared.provider);
         if self.provider.is_none() || (self.username.is_none() && self.password.is_none()) {
             return Ok(self);
@@ -153,7 +153,7 @@ impl Endpoint {
 }
 
 /// The options that all nodes of a client share: TLS, client name and credentials. A node adds those of its URL.
-pub(crate) struct Shared {
+pub(crate) struct SharedSettings {
     /// The TLS options of `rediss://` nodes.
     pub(crate) options: TlsOptions,
     pub(crate) client_name: Option<String>,
@@ -165,7 +165,7 @@ pub(crate) struct Shared {
     read: RefCell<Vec<(TlsOptions, Tls)>>,
 }
 
-impl Shared {
+impl SharedSettings {
     /// Creates the shared options without reading a file.
     pub(crate) fn new(
         options: TlsOptions,

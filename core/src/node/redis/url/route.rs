@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use url::form_urlencoded;
 
-use super::Shared;
+use super::SharedSettings;
 use super::checks::check_escapes;
 use super::query::yes;
 use crate::error::Result;
@@ -101,7 +101,7 @@ impl Route {
     }
 
     /// Applies the options that all nodes of a client share.
-    pub(crate) fn with(mut self, shared: &Shared) -> Result<Self> {
+    pub(crate) fn with(mut self, shared: &SharedSettings) -> Result<Self> {
         for sentinel in self.service.iter_mut().flat_map(|service| &mut service.sentinels) {
             *sentinel = sentinel.clone().with(shared)?;
         }

@@ -38,7 +38,7 @@ pub(crate) struct Session {
     read: Box<[u8]>,
     /// Whether the client exists, so that more commands may follow.
     more: bool,
-    stage: Stage,
+    stage: SessionStage,
     /// Why it cannot be used any more.
     broken: Option<Fault>,
     /// The panic that ended it.
@@ -47,7 +47,7 @@ pub(crate) struct Session {
 
 /// The use of a session.
 #[derive(PartialEq, Eq)]
-enum Stage {
+enum SessionStage {
     /// Only the task reads, because the server may send notifications too.
     Begun,
     /// Threads may read.
@@ -98,7 +98,7 @@ impl Session {
             socket,
             read: vec![0; READ].into(),
             more: true,
-            stage: Stage::Begun,
+            stage: SessionStage::Begun,
             broken: None,
             panicked: None,
         }
@@ -116,8 +116,8 @@ impl Session {
 
     /// Lets threads read it, because it carries only replies from now on.
     pub(super) fn share(&mut self) {
-        if self.stage == Stage::Begun {
-            self.stage = Stage::Shared;
+        if self.stage == SessionStage::Begun {
+            self.stage = SessionStage::Shared;
         }
     }
 
@@ -196,12 +196,12 @@ impl Session {
 
     /// Takes no more commands, so that another connection can replace it once every command has its reply.
     pub(super) fn leave(&mut self) {
-        self.stage = Stage::Leaving;
+        self.stage = SessionStage::Leaving;
     }
 
     /// Whether commands wait, for the reply to a probe or for another connection.
     pub(super) fn is_paused(&self) -> bool {
-        self.stage == Stage::Leaving || self.protocol.is_probing()
+        self.stage == SessionStage::Leaving || self.protocol.is_probing()
     }
 
     /// How it was used so far.
@@ -244,7 +244,7 @@ impl Session {
 
     /// Whether the connection's own task must write and read.
     pub(super) fn wants_task(&self) -> bool {
-        self.stage != Stage::Shared
+        self.stage != SessionStage::Shared
             || self.broken.is_some()
             || !self.more
             || self.is_unwritten()
@@ -257,7 +257,7 @@ impl Session {
         SessionState {
             open,
             gone: !self.more,
-            left: self.stage == Stage::Leaving && !open && !unwritten,
+            left: self.stage == SessionStage::Leaving && !open && !unwritten,
             // Also those that are only repeated, because a previous connection may set their keys again.
             idle: idle && !self.protocol.pending.has_unexpired(self.clock.now()),
             pending_deletes: !self.protocol.pending.is_empty(),

@@ -14,7 +14,7 @@ use crate::node::redis::commands::capabilities::Feature;
 use crate::node::redis::connect::handshake::Greeting;
 use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::{Backlog, InFlight, PendingDeletes};
-use crate::node::redis::sentinel::{Found, News, Resolver};
+use crate::node::redis::sentinel::{FoundPrimary, News, Resolver};
 use crate::node::redis::state::link::Link;
 use crate::node::redis::state::restart_guard::{FAILOVER_NOTICE_TIME, Greeted, guard_time};
 use crate::node::{Change, Fault, Watch};
@@ -92,7 +92,7 @@ impl Context {
     }
 
     /// Records a new connection, before it gets any command.
-    pub(crate) fn opened(&self, greeting: &Greeting, found: &Found) {
+    pub(crate) fn opened(&self, greeting: &Greeting, found: &FoundPrimary) {
         let server = Greeted {
             run_id: greeting.run_id.as_ref(),
             votes_in: greeting.votes_in,

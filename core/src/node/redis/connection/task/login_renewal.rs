@@ -29,7 +29,7 @@ pub(crate) struct LoginRenewal {
     hello: bool,
     /// The lifetime of the current login.
     lifetime: Duration,
-    stage: Stage,
+    stage: RenewalStage,
     /// Whether the last attempt failed and was logged.
     failed: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Login {
     pub(crate) credentials: Credentials,
 }
 
-enum Stage {
+enum RenewalStage {
     /// Waits, then requests credentials.
     Asking(BoxFuture<'static, Result<Granted, Fault>>),
     /// Waits for the reply to the login.
@@ -51,7 +51,7 @@ impl LoginRenewal {
     /// Creates the renewal of a login. `None` if it lasts as long as the connection.
     pub(crate) fn for_login(provider: Provider, granted: &Granted, hello: bool) -> Option<Self> {
         let lifetime = granted.credentials.lifetime?;
-        let stage = Stage::asking(&provider, until_renewal(granted));
+        let stage = RenewalStage::asking(&provider, until_renewal(granted));
         Some(Self { provider, hello, lifetime, stage, failed: false })
     }
 
@@ -64,21 +64,21 @@ impl LoginRenewal {
     pub(crate) async fn next(&mut self) -> Result<Login, Fault> {
         loop {
             match &mut self.stage {
-                Stage::Asking(asking) => match asking.await {
+                RenewalStage::Asking(asking) => match asking.await {
                     Ok(granted) => {
                         let (reply_to, replied) = oneshot::channel();
                         let credentials = granted.credentials.clone();
                         let command = InFlight::new(auth(&credentials, self.hello), reply_to);
-                        self.stage = Stage::Confirming(granted, replied);
+                        self.stage = RenewalStage::Confirming(granted, replied);
                         return Ok(Login { command, credentials });
                     }
                     Err(fault) => return Err(self.again(fault)),
                 },
-                Stage::Confirming(granted, replied) => match replied.await {
+                RenewalStage::Confirming(granted, replied) => match replied.await {
                     Ok(Ok(Value::Okay)) => {
                         self.failed = false;
                         self.lifetime = granted.credentials.lifetime.unwrap_or(Duration::MAX);
-                        self.stage = Stage::asking(&self.provider, until_renewal(granted));
+                        self.stage = RenewalStage::asking(&self.provider, until_renewal(granted));
                     }
                     Ok(Ok(Value::ServerError(error))) => {
                         return Err(self.again(login_refused(&error)));
@@ -95,12 +95,12 @@ impl LoginRenewal {
     /// Schedules another attempt. The delay is short relative to the lifetime, so that several attempts are possible.
     fn again(&mut self, fault: Fault) -> Fault {
         let (least, most) = RETRY_DELAYS;
-        self.stage = Stage::asking(&self.provider, (self.lifetime / 20).clamp(least, most));
+        self.stage = RenewalStage::asking(&self.provider, (self.lifetime / 20).clamp(least, most));
         fault
     }
 }
 
-impl Stage {
+impl RenewalStage {
     /// Requests credentials after a pause.
     fn asking(provider: &Provider, pause: Duration) -> Self {
         let provider = provider.clone();

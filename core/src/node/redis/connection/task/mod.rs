@@ -28,13 +28,13 @@ use crate::node::redis::io::step::Step;
 use crate::node::redis::login::BatchConnection;
 use crate::node::redis::protocol::Target;
 use crate::node::redis::protocol::{InFlight, Protocol, PushHandler, TICK};
-use crate::node::redis::sentinel::{Found, News};
+use crate::node::redis::sentinel::{FoundPrimary, News};
 use crate::runtime::environment::{Interval, race, sleep};
 use login_renewal::{Login, LoginRenewal};
 use notifications::{Event, Notifications, Silence};
 
 /// How a connection ended.
-pub(crate) enum End {
+pub(crate) enum SessionEnd {
     /// The client is gone and every command has its reply.
     Idle,
     /// It cannot be used any more.
@@ -52,7 +52,7 @@ pub(crate) struct ConnectionTask<'a> {
     /// Receives the backlog at the end.
     context: &'a mut Context,
     /// The server that was found.
-    found: Found,
+    found: FoundPrimary,
     /// Reports that it is another one now.
     news: News,
     /// Logs in again if the login expires.
@@ -115,7 +115,7 @@ impl<'a> ConnectionTask<'a> {
 
     /// Serves until the client is gone and every command has its reply, or the connection breaks. `waiting` are the
     /// commands that waited for the connection. Also after a panic, the commands without a reply fail.
-    pub(crate) async fn run(mut self, session: Session, waiting: Vec<InFlight>) -> End {
+    pub(crate) async fn run(mut self, session: Session, waiting: Vec<InFlight>) -> SessionEnd {
         let served = AssertUnwindSafe(self.serve(session, waiting)).catch_unwind().await;
         let session = self.connection.use_by_task(Option::take).await;
         let usage = session.as_ref().map(Session::usage).unwrap_or_default();
@@ -128,7 +128,7 @@ impl<'a> ConnectionTask<'a> {
         if let Err(panic) = served {
             resume_unwind(panic);
         }
-        fault.map_or(End::Idle, |fault| End::Broken(fault, usage))
+        fault.map_or(SessionEnd::Idle, |fault| SessionEnd::Broken(fault, usage))
     }
 
     /// Lets threads use the connection, after the pending deletes and the commands that waited for it.
@@ -303,7 +303,7 @@ async fn read_as_task(connection: &Connection) -> bool {
 /// Servers and proxies that close a connection during its handshake may do so for any reason. The client then omits the
 /// commands that it had sent. A server's uptime may be unreadable for a while. Without this check, the node could not
 /// vote or receive notifications for as long as the connection lives.
-async fn improves(target: Target, found: Found, supported: Capabilities) {
+async fn improves(target: Target, found: FoundPrimary, supported: Capabilities) {
     let (mut pause, longest) = CHECK_PAUSE;
     loop {
         // At least half of the pause is random, so that many clients do not connect at the same time.

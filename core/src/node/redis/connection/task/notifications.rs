@@ -46,20 +46,20 @@ pub(crate) struct Notifications {
     probe: &'static [u8],
     /// Handles the notifications, with the time of the client.
     handler: (Arc<PushHandler>, Arc<dyn Clock>),
-    state: State,
+    state: ListenerState,
 }
 
 /// An open connection, and its ID at the server.
-type Opened = Result<(BatchConnection, i64), Fault>;
+type OpenedListener = Result<(BatchConnection, i64), Fault>;
 /// The reply to the command that redirects the notifications.
 type Redirected = oneshot::Receiver<Result<Value, Fault>>;
 
-enum State {
+enum ListenerState {
     /// Before the next attempt.
     Pausing(Sleep),
-    Opening(BoxFuture<'static, Opened>),
+    Opening(BoxFuture<'static, OpenedListener>),
     /// With the receiver until the notifications arrive here.
-    Open(Box<Line>, Option<Redirected>),
+    Open(Box<PushLine>, Option<Redirected>),
 }
 
 /// What happened to the second connection.
@@ -88,7 +88,7 @@ pub(crate) enum Silence {
 }
 
 /// An open connection.
-struct Line {
+struct PushLine {
     connection: BatchConnection,
     /// What the server does not accept yet. The next bytes must not follow the first part of a command.
     unsent: BytesMut,
@@ -137,35 +137,35 @@ impl Notifications {
         handler: (Arc<PushHandler>, Arc<dyn Clock>),
         pause: Duration,
     ) -> Self {
-        let state = State::Pausing(environment::sleep(pause));
+        let state = ListenerState::Pausing(environment::sleep(pause));
         Self { endpoint, run_id, probe, handler, state }
     }
 
     /// Starts an attempt with the current login.
     fn start_opening(&mut self) {
         let (endpoint, run_id) = (self.endpoint.clone(), self.run_id.clone());
-        self.state = State::Opening(Box::pin(open(endpoint, run_id)));
+        self.state = ListenerState::Opening(Box::pin(open(endpoint, run_id)));
     }
 
     /// Waits for the next event. Dropping the future loses no progress.
     pub(crate) async fn next(&mut self) -> Event {
         let failed = loop {
             match &mut self.state {
-                State::Pausing(pause) => {
+                ListenerState::Pausing(pause) => {
                     pause.await;
                     self.start_opening();
                 }
-                State::Opening(opening) => match opening.await {
+                ListenerState::Opening(opening) => match opening.await {
                     Ok((connection, id)) => {
                         let (reply_to, redirected) = oneshot::channel();
                         let (unsent, heard) = (BytesMut::new(), environment::now());
-                        let line = Line { connection, unsent, heard, probe: None };
-                        self.state = State::Open(Box::new(line), Some(redirected));
+                        let line = PushLine { connection, unsent, heard, probe: None };
+                        self.state = ListenerState::Open(Box::new(line), Some(redirected));
                         return Event::Opened(Box::new(InFlight::new(redirect(id), reply_to)));
                     }
                     Err(fault) => break fault,
                 },
-                State::Open(line, waiting) => {
+                ListenerState::Open(line, waiting) => {
                     let Some(redirected) = waiting else {
                         return line.receive(&self.handler).await;
                     };
@@ -186,14 +186,14 @@ impl Notifications {
             }
         };
         // The background thread continues to read the first connection.
-        self.state = State::Pausing(environment::sleep(RETRY));
+        self.state = ListenerState::Pausing(environment::sleep(RETRY));
         Event::Failed(failed)
     }
 
     /// Called regularly while the first connection is in use. Returns how long the server has been silent, and an error
     /// if that is too long: for the `limit` of the first connection, or for as long as a slow network needs.
     pub(crate) fn tick(&mut self, limit: Duration) -> Result<Silence, Fault> {
-        let State::Open(line, None) = &mut self.state else { return Ok(Silence::Short) };
+        let ListenerState::Open(line, None) = &mut self.state else { return Ok(Silence::Short) };
         let slow = line.connection.round_trip.unwrap_or_default() * SILENT_ROUND_TRIPS;
         let Some(probe) = &mut line.probe else {
             if environment::now().since(line.heard) < QUIET {
@@ -215,17 +215,17 @@ impl Notifications {
     pub(crate) fn log_in(&mut self, login: &Login) {
         self.endpoint = self.endpoint.with_login(&login.credentials);
         match &mut self.state {
-            State::Pausing(_) => {}
+            ListenerState::Pausing(_) => {}
             // The previous login would end soon, and the connection with it.
-            State::Opening(_) => self.start_opening(),
-            State::Open(line, _) => {
+            ListenerState::Opening(_) => self.start_opening(),
+            ListenerState::Open(line, _) => {
                 line.unsent.extend_from_slice(&login.command.command.bytes);
             }
         }
     }
 }
 
-impl Line {
+impl PushLine {
     /// Waits for bytes while it writes those that are unsent, and handles the notifications in them.
     async fn receive(&mut self, handler: &(Arc<PushHandler>, Arc<dyn Clock>)) -> Event {
         let (handler, clock) = handler;
@@ -268,7 +268,7 @@ impl Line {
 }
 
 /// Opens a connection.
-async fn open(endpoint: Endpoint, run_id: Option<String>) -> Opened {
+async fn open(endpoint: Endpoint, run_id: Option<String>) -> OpenedListener {
     let attempt = async {
         let (mut connection, hello) =
             connect(&endpoint, &mut Capabilities::default(), false).await?;

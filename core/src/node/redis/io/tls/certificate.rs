@@ -23,39 +23,39 @@ pub(super) struct Certificate<'a> {
 impl<'a> Certificate<'a> {
     /// Returns `None` for other bytes.
     pub(super) fn parse(mut der: &'a [u8]) -> Option<Self> {
-        let mut certificate = Value::parse(&mut der, SEQUENCE_TAG)?.content;
-        let mut rest = Value::parse(&mut certificate, SEQUENCE_TAG)?.content;
+        let mut certificate = DerValue::parse(&mut der, SEQUENCE_TAG)?.content;
+        let mut rest = DerValue::parse(&mut certificate, SEQUENCE_TAG)?.content;
         if rest.first() == Some(&VERSION_TAG) {
-            Value::parse(&mut rest, VERSION_TAG)?;
+            DerValue::parse(&mut rest, VERSION_TAG)?;
         }
         // The serial number, the algorithm of the signature, and the issuer.
         for tag in [INTEGER, SEQUENCE_TAG, SEQUENCE_TAG] {
-            Value::parse(&mut rest, tag)?;
+            DerValue::parse(&mut rest, tag)?;
         }
-        let mut validity = Value::parse(&mut rest, SEQUENCE_TAG)?.content;
+        let mut validity = DerValue::parse(&mut rest, SEQUENCE_TAG)?.content;
         let validity = (time(&mut validity)?, time(&mut validity)?);
-        let _subject = Value::parse(&mut rest, SEQUENCE_TAG)?;
-        Some(Self { validity, key: Value::parse(&mut rest, SEQUENCE_TAG)?.whole })
+        let _subject = DerValue::parse(&mut rest, SEQUENCE_TAG)?;
+        Some(Self { validity, key: DerValue::parse(&mut rest, SEQUENCE_TAG)?.whole })
     }
 }
 
 /// Splits a public key into its algorithm and its bits.
 pub(super) fn key_parts(mut key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut parts = Value::parse(&mut key, SEQUENCE_TAG)?.content;
-    let algorithm = Value::parse(&mut parts, SEQUENCE_TAG)?.content;
+    let mut parts = DerValue::parse(&mut key, SEQUENCE_TAG)?.content;
+    let algorithm = DerValue::parse(&mut parts, SEQUENCE_TAG)?.content;
     // The first byte counts the unused bits, of which a key has none.
-    let bits = Value::parse(&mut parts, BITS)?.content.strip_prefix(&[0])?;
+    let bits = DerValue::parse(&mut parts, BITS)?.content.strip_prefix(&[0])?;
     Some((algorithm, bits))
 }
 
 /// One value in DER.
-struct Value<'a> {
+struct DerValue<'a> {
     /// With its tag and its length.
     whole: &'a [u8],
     content: &'a [u8],
 }
 
-impl<'a> Value<'a> {
+impl<'a> DerValue<'a> {
     /// Reads a value with this tag from the beginning of `rest`.
     fn parse(rest: &mut &'a [u8], tag: u8) -> Option<Self> {
         let [found, first, ..] = **rest else { return None };
@@ -78,7 +78,7 @@ impl<'a> Value<'a> {
 /// Reads a time: `YYMMDDHHMMSSZ` from 1950 to 2049, or `YYYYMMDDHHMMSSZ`.
 fn time(rest: &mut &[u8]) -> Option<u64> {
     let tag = *rest.first()?;
-    let digits = Value::parse(rest, tag)?.content.strip_suffix(b"Z")?;
+    let digits = DerValue::parse(rest, tag)?.content.strip_suffix(b"Z")?;
     let number = |digits: &[u8]| {
         let is_number = digits.iter().all(u8::is_ascii_digit);
         is_number
