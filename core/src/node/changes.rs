@@ -115,7 +115,7 @@ impl Changes {
         match change {
             Change::Key(key) => add(hash(key)),
             Change::Slots(slots) if slots.len() < MAX_RECENT => {
-                slots.iter().map(hash).for_each(add)
+                slots.iter().map(hash).for_each(add);
             }
             Change::Slots(_) | Change::Reset => add(hash(())),
             // A vote that was sent before does not count, and one that is sent afterwards knows the server's state.

@@ -227,7 +227,7 @@ impl Findings {
             }
             // Without tracking locks still work, and waiters poll.
             (HandshakeStep::Tracking, reply) => {
-                self.supported.set(Feature::Tracking, reply == Value::Okay)
+                self.supported.set(Feature::Tracking, reply == Value::Okay);
             }
             // Not every server ends a section with a line break.
             (HandshakeStep::About, reply) => self.about.extend([&*text(&reply), "\n"]),
