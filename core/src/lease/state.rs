@@ -3,8 +3,8 @@
 //!
 //! A lease is lost by [`LeaseState::lose`] (denied by the nodes, or the client was closed), by `revoke` in
 //! [`super::end`], or by the first look at it after its deadline ([`LeaseState::status_now`]). The monitor looks at
-//! each deadline, and the clock advances while the machine is suspended. In a forked child, the parent's lease counts as
-//! lost ([`LeaseState::loss`]).
+//! each deadline, and the clock advances while the machine is suspended. In a forked child, the parent's lease counts
+//! as lost ([`LeaseState::loss`]).
 //!
 //! Reading a lease locks nothing ([`Term`]). Its changes lock [`Commands`], and the background thread waits for them.
 //! Never await, allocate, free, log or run a callback under that lock.
