@@ -24,7 +24,7 @@ def raises(_: object, *args: object) -> None:
     raise KeyError("entry")
 
 
-@pytest.mark.parametrize("step", ["begin", "lost"])
+@pytest.mark.parametrize("step", ["enter", "lost"])
 @pytest.mark.parametrize("entered", ["lock", "async lock", "lease"])
 @pytest.mark.parametrize("library", [asyncio, trio], ids=["asyncio", "trio"])
 def test_failure_between_the_grant_and_the_body_leaves_no_key(
@@ -46,7 +46,7 @@ def test_failure_between_the_grant_and_the_body_leaves_no_key(
         opened: Any = await enter()
         with monkeypatch.context() as patch, pytest.raises(KeyError, match="entry"):
             for body in (_body.Body, _trio.Body):
-                patch.setattr(body, step, raises if step == "begin" else property(raises))
+                patch.setattr(body, step, raises if step == "enter" else property(raises))
             async with opened:
                 raise AssertionError("entered")
         async with client.lock(name, wait=20) as lease:
@@ -67,7 +67,7 @@ def test_entry_that_failed_is_forgotten(
     async def main() -> None:
         with monkeypatch.context() as patch, pytest.raises(KeyError, match="entry"):
             for body in (_body.Body, _trio.Body):
-                patch.setattr(body, "begin", raises)
+                patch.setattr(body, "enter", raises)
             async with lock:
                 raise AssertionError("entered")
         async with lock as first:

@@ -99,7 +99,7 @@ fn smol_without_tokio_runtime() {
     alone(async move {
         let lock = client.lock("lock:native").ttl(TEN_SECONDS);
         let lease = lock.acquire().await.unwrap();
-        let error = lock.clone().wait(millis(20)).acquire().await.unwrap_err();
+        let error = lock.clone().wait(millis(2000)).acquire().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
         lease.extend(TEN_SECONDS).await.unwrap();
         lease.release().await.unwrap();
