@@ -124,15 +124,15 @@ test-frameworks-node: build ## fetch Express, Fastify, NestJS, BullMQ and node-c
 .PHONY: simulate mutants
 SEEDS ?= 200000
 simulate: ## simulate SEEDS schedules of the algorithm in virtual time (docs/contributing/testing.md)
-	SEEDS=$(SEEDS) cargo test --release -p redlock-native --lib simulation:: -- --nocapture
+	SEEDS=$(SEEDS) cargo test --release -p redlock-simulation --test=simulation -- tests::simulation:: --nocapture
 mutants: ## run mutation tests against the simulation, the loom models and single tests
 	@SEEDS=$(SEEDS) scripts/mutants
 
 .PHONY: fuzz
 FUZZ ?= 10000000
 fuzz: build ## fuzz replies (FUZZ of them), one node of three, URLs and options
-	FUZZ=$(FUZZ) cargo test --release -p redlock-native --lib mutated_replies -- --nocapture
-	FUZZ_S=60 cargo test -p redlock-tests --test alone -- fuzz --nocapture
+	FUZZ=$(FUZZ) cargo test --release -p redlock-simulation --test=simulation -- mutated_replies --nocapture
+	FUZZ_S=60 cargo test --workspace --test=alone -- fuzz --nocapture
 	FUZZ_URLS=300000 $(PY) -m pytest -q tests/python/test_fuzz.py
 	FUZZ_URLS=300000 node --test tests/node/fuzz.test.mjs
 
@@ -142,7 +142,7 @@ lint: stubs ## check formats, lints, types and generated files
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/rust/Cargo.toml --check
 	# Not --all-targets: that would check the bindings as tests, which they are not, without their exports.
-	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/waitaof,redlock-tests/slow --lib --bins --examples --tests -- -D warnings
+	cargo clippy --workspace --features redlock-python/panics,redlock-node/panics,redlock-tests/waitaof,redlock-tests/slow --lib --bins --examples --tests --test=simulation -- -D warnings
 	scripts/features
 	# Of the whole workspace, for the features that clippy has checked the dependencies with.
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --workspace --lib

@@ -2,6 +2,7 @@
 
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if tier != "all":
         slow = tier == "slow"
         items[:] = [item for item in items if (item.get_closest_marker("slow") is not None) == slow]
+
+
+def pytest_collection_finish() -> None:
+    """Exempts the tests themselves from later garbage collections, which would take a tenth of a second each."""
+    gc.collect()
+    gc.freeze()
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ impl UnwindSafe for Redlock {}
 impl RefUnwindSafe for Redlock {}
 
 impl Redlock {
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     pub(crate) fn from_engine(engine: Engine) -> Self {
         Self(Arc::new(engine))
     }

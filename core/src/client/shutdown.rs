@@ -136,7 +136,7 @@ async fn in_order(engine: &Engine, running: &Running, timeout: Duration) -> Resu
     // An acquire that ends deletes the votes of its last round.
     ends(waiting, clock, by).await;
     let count = all_confirmed(sent).await;
-    let arrived = deletes_arrive(running, clock, timeout, end, by).await;
+    let arrived = deletes_arrive(&running.leases().nodes, timeout, end, by).await;
     count.and_then(|count| arrived.map(|()| count))
 }
 
@@ -194,31 +194,34 @@ async fn ends(busy: impl Fn() -> bool, clock: &dyn Clock, until: Instant) {
 /// Waits for the deletes, including those of leases that were released without waiting. A node replies in order, so its
 /// last reply covers all earlier commands. Fails if deletes are still pending on too many nodes for a quorum.
 ///
-/// A node with pending deletes may become available again before `end`. For the other nodes, one reply is enough. The
-/// wait ends at `by` in any case.
+/// A node that cannot be reached may become available again before `end`. A node that replies gets until `by`: its
+/// deletes were sent after the request, as by an acquire that has just ended.
 async fn deletes_arrive(
-    running: &Running,
-    clock: &dyn Clock,
+    nodes: &Nodes,
     node_timeout: Duration,
     end: Instant,
     by: Instant,
 ) -> Result<()> {
-    let nodes = &running.leases().nodes;
+    let clock = &*nodes.clock;
     let mut asked: Vec<_> = nodes.list.iter().collect();
     loop {
-        let last = join_all(asked.iter().map(|node| node.drained()));
+        let last = asked.iter().map(|node| node.drained().map(|reply| reply.is_ok()));
+        let last = join_all(last);
         drivers::flush();
-        tokio::select! {
+        let replied = tokio::select! {
             biased;
-            _ = last => {}
-            () = clock.sleep_until(by.min(clock.now() + node_timeout)) => {}
+            replied = last => replied,
+            () = clock.sleep_until(by.min(clock.now() + node_timeout)) => vec![false; asked.len()],
+        };
+        let left = asked.into_iter().zip(replied).filter(|(node, _)| node.may_leave_keys());
+        let (left, replied): (Vec<_>, Vec<_>) = left.unzip();
+        let until = if replied.contains(&true) { by } else { end };
+        if left.is_empty() || clock.now() >= until {
+            return confirmed_without(nodes, &left);
         }
-        // Sends a request to the nodes with pending deletes. They flush these deletes before they reply.
-        asked.retain(|node| node.may_leave_keys());
-        if asked.is_empty() || clock.now() >= end {
-            return confirmed_without(nodes, &asked);
-        }
-        clock.sleep_until(end.min(clock.now() + SHUTDOWN_CHECK_INTERVAL)).await;
+        // The next request goes to the nodes with pending deletes, which they send before it.
+        asked = left;
+        clock.sleep_until(until.min(clock.now() + SHUTDOWN_CHECK_INTERVAL)).await;
     }
 }
 
@@ -237,4 +240,99 @@ fn confirmed_without(nodes: &Nodes, unconfirmed_nodes: &[&Arc<dyn Node>]) -> Res
     };
     let text = "shutdown: releases are not confirmed. Their keys expire when their TTL ends";
     Err(Error::no_quorum(text.to_owned(), nodes.list.iter().map(report).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::clock::paused::Paused;
+    use crate::error::ErrorKind;
+    use crate::node::{Claim, Extension, Fault, Holder, ReleaseMode, Reply, Vote, VoteParams};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A node with pending deletes, which replies as in this script. `None` is a missing reply. The deletes are
+    /// confirmed after the last one.
+    struct Pending(Mutex<Vec<Option<bool>>>);
+
+    impl Node for Pending {
+        fn url(&self) -> &'static str {
+            "node://0"
+        }
+
+        fn pushes(&self, _key: &str) -> bool {
+            false
+        }
+
+        fn acquire(&self, _claim: &Claim, _params: VoteParams) -> Reply<Vote> {
+            Box::pin(std::future::pending())
+        }
+
+        fn extend(&self, _claim: &Claim, _params: VoteParams) -> Reply<Extension> {
+            Box::pin(std::future::pending())
+        }
+
+        fn release(&self, _: &Claim, _: Duration, _: ReleaseMode, _: Duration) -> Reply<bool> {
+            Box::pin(std::future::pending())
+        }
+
+        fn inspect(&self, _key: &str, _timeout: Duration) -> Reply<Option<Holder>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn may_leave_keys(&self) -> bool {
+            !self.0.lock().unwrap().is_empty()
+        }
+
+        fn drained(&self) -> Reply<()> {
+            match self.0.lock().unwrap().pop() {
+                Some(None) => Box::pin(std::future::pending()),
+                Some(Some(false)) => Box::pin(std::future::ready(Err(Fault::new("refused")))),
+                _ => Box::pin(std::future::ready(Ok(()))),
+            }
+        }
+    }
+
+    /// Returns when the shutdown of this client ended, and whether it confirmed the deletes.
+    async fn shutdown(script: &[Option<bool>], timeout: Duration) -> (Duration, Result<()>) {
+        let script = script.iter().rev().copied().collect();
+        let list: Vec<Arc<dyn Node>> = vec![Arc::new(Pending(Mutex::new(script)))];
+        let clock = Arc::new(Paused::new());
+        let nodes = Nodes { list, clock: Arc::clone(&clock) as _, connect_timeout: SECOND };
+        let end = clock.now() + timeout;
+        let ended = deletes_arrive(&nodes, SECOND, end, end.max(clock.now() + SECOND)).await;
+        (clock.elapsed(), ended)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deletes_that_follow_the_request_are_awaited() {
+        let interval = SHUTDOWN_CHECK_INTERVAL;
+        for (script, time) in [
+            (&[Some(true)][..], Duration::ZERO),
+            // An acquire that just ends sends its deletes after the first request.
+            (&[Some(true); 3], 2 * interval),
+        ] {
+            let (elapsed, ended) = shutdown(script, Duration::ZERO).await;
+            assert!(ended.is_ok(), "{ended:?}");
+            assert!((time..=time + 3 * interval).contains(&elapsed), "{elapsed:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unreachable_node_is_awaited_until_the_timeout() {
+        let replies = |one| [one; 1000];
+        for (reply, timeout, time) in [
+            (Some(false), Duration::ZERO, Duration::ZERO),
+            (Some(false), 3 * SECOND, 3 * SECOND),
+            (None, Duration::ZERO, SECOND),
+            (Some(true), Duration::ZERO, SECOND),
+        ] {
+            let (elapsed, ended) = shutdown(&replies(reply), timeout).await;
+            assert_eq!(ended.unwrap_err().kind(), ErrorKind::Unavailable);
+            let expected = time..=time + 3 * SHUTDOWN_CHECK_INTERVAL;
+            assert!(expected.contains(&elapsed), "{reply:?} {timeout:?}: {elapsed:?}");
+        }
+    }
 }

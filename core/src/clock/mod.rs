@@ -4,6 +4,8 @@
 //! extend it beyond its end. A client may use another [`Clock`], as the simulation does.
 
 mod offset;
+#[cfg(test)]
+pub(crate) mod paused;
 pub(crate) mod stepping;
 
 use std::future::Future;

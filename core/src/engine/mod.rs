@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     pub(crate) fn with_running(config: Config, running: Running) -> Self {
         let engine = Self::new(config);
         drop(engine.running.replace(running));

@@ -185,6 +185,8 @@ impl Running {
     /// when the caller's scope ends.
     pub(crate) fn close(&self) {
         lose_all(&self.leases().registry, LossReason::Closed);
+        // Again, for a call that began to wait while the client was being closed.
+        self.notify_calls();
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) use redis::{
     RedisNode, Route, RunIds, SharedSettings, Target, is_client_name, parse_cluster, parse_service,
 };
 pub use redis::{DefaultTrust, Pem, ServerReplies, TlsOptions};
-#[cfg(test)]
+#[cfg(feature = "simulation")]
 pub(crate) use redis::{Operation, Script, script, scripts};
 pub(crate) use slots::{SLOTS, hash_tag, several_slots, slot};
 pub(crate) use vote::{

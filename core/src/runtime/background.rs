@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::AbortHandle;
 
 use crate::runtime::descriptors::{self, Descriptors};
-#[cfg(test)]
+#[cfg(feature = "simulation")]
 use crate::runtime::environment::simulated;
 use crate::runtime::machine::{self, Instant};
 use crate::runtime::timers::{self, Timed};
@@ -166,7 +166,7 @@ enum RunningTask {
     /// Runs to completion.
     Detached,
     /// In the simulation.
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     Simulated(futures_util::future::AbortHandle),
 }
 
@@ -202,7 +202,7 @@ impl Drop for Task {
         if let RunningTask::There(task) = &self.0 {
             task.ours().into_iter().for_each(AbortHandle::abort);
         }
-        #[cfg(test)]
+        #[cfg(feature = "simulation")]
         if let RunningTask::Simulated(task) = &self.0 {
             task.abort();
         }
@@ -216,7 +216,7 @@ pub fn spawn<F>(future: F) -> Task
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     let future = match simulated::spawn(future) {
         Ok(task) => return Task(RunningTask::Simulated(task)),
         Err(future) => future,

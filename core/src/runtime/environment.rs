@@ -16,7 +16,7 @@ use crate::runtime::machine::{self, Instant};
 
 /// Returns a limit of what is kept in memory. The simulation lowers it.
 pub(crate) fn limit(limit: usize) -> usize {
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     if let Some(simulated) = simulated::current() {
         return simulated.limit(limit);
     }
@@ -28,7 +28,7 @@ pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The time of the machine. A client may use another clock, which a program's test can stop.
 pub(crate) fn now() -> Instant {
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     if let Some(simulated) = simulated::current() {
         return simulated.now();
     }
@@ -37,7 +37,7 @@ pub(crate) fn now() -> Instant {
 
 /// Returns a new random identifier, from the randomness of the operating system.
 pub(crate) fn new_id() -> Uuid {
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     if simulated::current().is_some() {
         return uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid();
     }
@@ -46,7 +46,7 @@ pub(crate) fn new_id() -> Uuid {
 
 /// Returns a timer of the current runtime.
 pub(crate) fn sleep(time: Duration) -> Sleep {
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     if let Some(simulated) = simulated::current() {
         return simulated.sleep(time);
     }
@@ -59,7 +59,7 @@ pub(crate) struct Elapsed;
 
 /// Waits for a future, at most for `limit`.
 pub(crate) async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     if simulated::current().is_some() {
         let (future, sleep) = (std::pin::pin!(future), sleep(limit));
         return match futures_util::future::select(future, sleep).await {
@@ -73,13 +73,13 @@ pub(crate) async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::
 /// A timer that completes regularly, and immediately at first. It skips ticks while its thread is busy.
 pub(crate) enum Interval {
     Tokio(tokio::time::Interval),
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     Simulated(Duration, Sleep),
 }
 
 impl Interval {
     pub(crate) fn new(period: Duration) -> Self {
-        #[cfg(test)]
+        #[cfg(feature = "simulation")]
         if simulated::current().is_some() {
             return Self::Simulated(period, sleep(Duration::ZERO));
         }
@@ -92,7 +92,7 @@ impl Interval {
     pub(crate) fn reset(&mut self) {
         match self {
             Self::Tokio(interval) => interval.reset(),
-            #[cfg(test)]
+            #[cfg(feature = "simulation")]
             Self::Simulated(period, next) => *next = sleep(*period),
         }
     }
@@ -100,7 +100,7 @@ impl Interval {
     pub(crate) async fn tick(&mut self) {
         match self {
             Self::Tokio(interval) => drop(interval.tick().await),
-            #[cfg(test)]
+            #[cfg(feature = "simulation")]
             Self::Simulated(_, next) => {
                 next.await;
                 self.reset();
@@ -112,14 +112,14 @@ impl Interval {
 /// [`tokio::select!`], whose order a unit test can seed.
 ///
 /// In random order: a server that sends without a pause must not delay commands or the client's end.
-#[cfg(not(test))]
+#[cfg(not(feature = "simulation"))]
 macro_rules! race {
     ($($branches:tt)*) => { tokio::select! { $($branches)* } };
 }
 
 /// [`tokio::select!`], whose first branch this thread's generator chooses. A unit test can seed that one, but not
 /// tokio's, so this uses the form to which tokio's macro expands. The remainder of the number is the branch.
-#[cfg(test)]
+#[cfg(feature = "simulation")]
 macro_rules! race {
     ($($branches:tt)*) => {
         tokio::select!(@{ start={ fastrand::u32(..720_720) }; () } $($branches)*)
@@ -129,7 +129,7 @@ macro_rules! race {
 pub(crate) use race;
 
 /// The replacement of one thread's environment.
-#[cfg(test)]
+#[cfg(feature = "simulation")]
 pub(crate) mod simulated {
     use std::cell::RefCell;
     use std::io;

@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod limit;
+#[cfg(feature = "simulation")]
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

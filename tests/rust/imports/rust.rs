@@ -15,12 +15,16 @@ struct Imports {
     passed_on: BTreeMap<String, Vec<String>>,
 }
 
+/// What stands before an item of tests only.
+const FOR_TESTS: [&str; 2] = ["#[cfg(test)]", "#[cfg(feature = \"simulation\")]"];
+
 /// The code without comments, string literals and test-only items.
 fn code(text: &str) -> String {
     let plain = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let (mut code, mut for_tests) = (String::new(), false);
     for line in plain.lines() {
-        if std::mem::replace(&mut for_tests, line.trim() == "#[cfg(test)]") {
+        let next_is = FOR_TESTS.contains(&line.trim());
+        if std::mem::replace(&mut for_tests, next_is) {
             continue;
         }
         let mut outside = true;

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::super::acquire;
-use crate::clock::{Clock, Instant, Sleep};
+use crate::clock::paused::Paused;
+use crate::clock::{Clock, Instant};
 use crate::engine::running::Running;
 use crate::error::{Error, Result};
 use crate::lease::Lease;
@@ -120,30 +121,6 @@ impl Node for Scripted {
     }
 }
 
-/// The time of tokio's runtime, which is paused.
-pub(super) struct Paused(tokio::time::Instant);
-
-impl Paused {
-    pub(super) fn elapsed(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-impl Clock for Paused {
-    fn now(&self) -> Instant {
-        Instant::from_start(self.elapsed())
-    }
-
-    fn wall_micros(&self) -> u64 {
-        0
-    }
-
-    fn sleep_until(&self, at: Instant) -> Sleep {
-        let left = at.since(self.now()).min(3600 * SECOND);
-        Box::pin(sleep_until(self.0 + self.elapsed() + left))
-    }
-}
-
 /// A client over scripted nodes, and the request that it makes.
 pub(super) struct Setup {
     pub(super) clock: Arc<Paused>,
@@ -170,7 +147,7 @@ impl Setup {
     }
 
     fn of_primitive(does: &[Does], options: Options, primitive: Primitive) -> Self {
-        let clock = Arc::new(Paused(tokio::time::Instant::now()));
+        let clock = Arc::new(Paused::new());
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
         let count = does.len();
         let does = Arc::new(Mutex::new(does.to_vec()));

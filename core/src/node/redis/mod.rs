@@ -36,7 +36,7 @@ mod url;
 pub(crate) use cluster::ClusterNode;
 pub(crate) use commands::capabilities::Needs;
 pub(crate) use commands::durability::Durability;
-#[cfg(test)]
+#[cfg(feature = "simulation")]
 pub(crate) use commands::scripts::{Operation, Script, script, scripts};
 pub use connect::questions::ServerReplies;
 pub(crate) use io::endpoint::{Given, Parameters};

@@ -20,7 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-#[cfg(all(test, unix))]
+#[cfg(all(feature = "simulation", unix))]
 use futures_util::future::BoxFuture;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
@@ -31,7 +31,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::node::Fault;
 use crate::node::redis::io::endpoint::{Endpoint, PeerAddr};
-#[cfg(all(test, unix))]
+#[cfg(all(feature = "simulation", unix))]
 use crate::runtime::environment::simulated::{Stream, current};
 use lookup::look_up;
 use socket::Socket;
@@ -42,7 +42,7 @@ const CANNOT_CONNECT: &str = "cannot connect: ";
 
 /// Opens the connection. Errors are explained.
 pub(crate) async fn open(endpoint: &Endpoint) -> Result<Socket, Fault> {
-    #[cfg(all(test, unix))]
+    #[cfg(all(feature = "simulation", unix))]
     if let Some(stream) = simulated(endpoint) {
         let transport = stream.await.map(Transport::Simulated);
         return transport.map(Socket::from_transport).map_err(|error| fault(&error));
@@ -67,7 +67,7 @@ pub(crate) async fn open(endpoint: &Endpoint) -> Result<Socket, Fault> {
 }
 
 /// Opens a connection without TLS in the replaced environment of this thread, if there is one.
-#[cfg(all(test, unix))]
+#[cfg(all(feature = "simulation", unix))]
 fn simulated(endpoint: &Endpoint) -> Option<BoxFuture<'static, io::Result<Box<dyn Stream>>>> {
     let PeerAddr::Tcp(host, port) = &endpoint.address else { return None };
     current().map(|environment| environment.open(host, *port))

@@ -291,7 +291,7 @@ impl Socket {
     }
 
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        #[cfg(test)]
+        #[cfg(feature = "simulation")]
         if let Some(stream) = self.wire.simulated() {
             return stream.poll_readable(cx);
         }
@@ -299,7 +299,7 @@ impl Socket {
     }
 
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        #[cfg(test)]
+        #[cfg(feature = "simulation")]
         if let Some(stream) = self.wire.simulated() {
             return stream.poll_writable(cx);
         }

@@ -17,7 +17,7 @@ mod unix {
     use socket2::Socket;
 
     use crate::runtime::Owned;
-    #[cfg(test)]
+    #[cfg(feature = "simulation")]
     use crate::runtime::environment::simulated::Stream;
 
     /// Other systems have no such flag, and set an option when a socket is created.
@@ -27,7 +27,7 @@ mod unix {
     /// A socket that belongs to no runtime.
     pub(crate) enum Transport {
         Os(Owned<Socket>),
-        #[cfg(test)]
+        #[cfg(feature = "simulation")]
         Simulated(Box<dyn Stream>),
     }
 
@@ -35,13 +35,13 @@ mod unix {
         fn os(&self) -> &Socket {
             match self {
                 Self::Os(socket) => socket,
-                #[cfg(test)]
+                #[cfg(feature = "simulation")]
                 Self::Simulated(_) => unreachable!("a simulated stream has no socket"),
             }
         }
 
         /// The stream of a replaced environment.
-        #[cfg(test)]
+        #[cfg(feature = "simulation")]
         pub(crate) fn simulated(&self) -> Option<&dyn Stream> {
             if let Self::Simulated(stream) = self { Some(&**stream) } else { None }
         }
@@ -58,7 +58,7 @@ mod unix {
 
         /// Returns the address of the server. `None` for a Unix socket.
         pub(crate) fn peer(&self) -> Option<SocketAddr> {
-            #[cfg(test)]
+            #[cfg(feature = "simulation")]
             self.simulated().map_or(Some(()), |_| None)?;
             self.os().peer_addr().ok()?.as_socket()
         }
@@ -67,7 +67,7 @@ mod unix {
         pub(crate) fn reset_on_drop(&self) {
             // A Unix socket has no reset. Written data stays with the server. As if the system refuses, the socket is
             // closed normally, and the next connection has the server close this one.
-            #[cfg(test)]
+            #[cfg(feature = "simulation")]
             if let Some(stream) = self.simulated() {
                 return stream.reset_on_drop();
             }
@@ -83,7 +83,7 @@ mod unix {
 
     impl Read for &Transport {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            #[cfg(test)]
+            #[cfg(feature = "simulation")]
             if let Some(stream) = self.simulated() {
                 return stream.read(into);
             }
@@ -94,7 +94,7 @@ mod unix {
 
     impl Write for &Transport {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            #[cfg(test)]
+            #[cfg(feature = "simulation")]
             if let Some(stream) = self.simulated() {
                 return stream.write(bytes);
             }

@@ -24,6 +24,7 @@ use crate::node::redis::server::queue;
 use crate::node::redis::{CONNECT_TIMEOUT, Durability, Needs};
 use crate::node::{Claim, Fencing, Node, ReleaseMode, Reply, VoteParams, Watch};
 use crate::options::Address;
+#[cfg(feature = "simulation")]
 use crate::runtime::environment::simulated;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,6 +35,7 @@ const SILENT: &str = "silent";
 
 /// Called with each command. Panics at the fatal key. The simulation sends too many commands to search each of them.
 pub(super) fn may_panic(command: &Command) {
+    #[cfg(feature = "simulation")]
     if simulated::current().is_some() {
         return;
     }
