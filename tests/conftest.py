@@ -48,6 +48,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    # hypothesis searches the collector's objects if it is first imported for the summary.
+    gc.unfreeze()
+
+
 @contextlib.contextmanager
 def limited(item: pytest.Item, what: str) -> Iterator[None]:
     mark = item.get_closest_marker("limit")
