@@ -185,7 +185,9 @@ def real(language: str, folder: Path, source: str) -> object:
         command += ["-o", "junit_family=xunit1", "--junitxml={report}", "-c", "/dev/null"]
         # The names in the report are relative to its working directory.
         command = ["sh", "-c", f'cd "{folder}" && exec "$@"', "sh", *command]
-        return runner.Suite("python", command, [["test_it.py"]], runner.read_pytest)
+        # Plugins take seconds to start.
+        env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return runner.Suite("python", command, [["test_it.py"]], runner.read_pytest, env)
     path = folder / "it.test.mjs"
     path.write_text(source)
     return runner.Suite("node", runner.node().command, [[str(path)]], runner.read_node)
