@@ -7,6 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use redlock::ffi::fail_memory;
+use redlock::testing::{TestClock, TestRedlock};
 use redlock::{ErrorKind, Redlock};
 
 use crate::support::{
@@ -76,6 +77,16 @@ async fn shutdown_reports_a_delete_that_waits_for_a_connection() {
     let down = tokio::time::timeout(millis(20_000), redlock.shutdown(Duration::ZERO)).await;
     assert_eq!(down.expect("it ends").unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(server.ask("EXISTS lock:job"), ":1");
+}
+
+/// Its clock stands still.
+#[tokio::test]
+async fn shutdown_without_timeout_ends_while_a_test_node_fails() {
+    let redlock = TestRedlock::with_clock(&TestClock::new()).unwrap();
+    let _lease = redlock.lock("job").acquire().await.unwrap();
+    redlock.fail();
+    let error = redlock.shutdown(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
 #[tokio::test]

@@ -216,8 +216,15 @@ async fn deletes_arrive(
         let left = asked.into_iter().zip(replied).filter(|(node, _)| node.may_leave_keys());
         let (left, replied): (Vec<_>, Vec<_>) = left.unzip();
         let until = if replied.contains(&true) { by } else { end };
-        if left.is_empty() || clock.now() >= until {
-            return confirmed_without(nodes, &left);
+        let confirmed = confirmed_without(nodes, &left);
+        // After the timeout, only a quorum is waited for.
+        let ended = if confirmed.is_ok() {
+            left.is_empty() || clock.now() >= end
+        } else {
+            clock.now() >= until
+        };
+        if ended {
+            return confirmed;
         }
         // The next request goes to the nodes with pending deletes, which they send before it.
         asked = left;
@@ -295,10 +302,12 @@ mod tests {
         }
     }
 
-    /// Returns when the shutdown of this client ended, and whether it confirmed the deletes.
-    async fn shutdown(script: &[Option<bool>], timeout: Duration) -> (Duration, Result<()>) {
-        let script = script.iter().rev().copied().collect();
-        let list: Vec<Arc<dyn Node>> = vec![Arc::new(Pending(Mutex::new(script)))];
+    /// Returns when the shutdown of a client with these nodes ended, and whether it confirmed the deletes.
+    async fn shutdown(scripts: &[&[Option<bool>]], timeout: Duration) -> (Duration, Result<()>) {
+        let node = |script: &&[Option<bool>]| -> Arc<dyn Node> {
+            Arc::new(Pending(Mutex::new(script.iter().rev().copied().collect())))
+        };
+        let list = scripts.iter().map(node).collect();
         let clock = Arc::new(Paused::new());
         let nodes = Nodes { list, clock: Arc::clone(&clock) as _, connect_timeout: SECOND };
         let end = clock.now() + timeout;
@@ -314,9 +323,19 @@ mod tests {
             // An acquire that just ends sends its deletes after the first request.
             (&[Some(true); 3], 2 * interval),
         ] {
-            let (elapsed, ended) = shutdown(script, Duration::ZERO).await;
+            let (elapsed, ended) = shutdown(&[script], Duration::ZERO).await;
             assert!(ended.is_ok(), "{ended:?}");
             assert!((time..=time + 3 * interval).contains(&elapsed), "{elapsed:?}");
+        }
+    }
+
+    /// Such as one that refuses deletes.
+    #[tokio::test(start_paused = true)]
+    async fn minority_with_deletes_delays_no_shutdown_beyond_its_timeout() {
+        for timeout in [Duration::ZERO, 2 * SECOND] {
+            let (elapsed, ended) = shutdown(&[&[], &[Some(true); 1000], &[]], timeout).await;
+            assert!(ended.is_ok(), "{ended:?}");
+            assert!((timeout..=timeout + 3 * SHUTDOWN_CHECK_INTERVAL).contains(&elapsed));
         }
     }
 
@@ -329,7 +348,7 @@ mod tests {
             (None, Duration::ZERO, SECOND),
             (Some(true), Duration::ZERO, SECOND),
         ] {
-            let (elapsed, ended) = shutdown(&replies(reply), timeout).await;
+            let (elapsed, ended) = shutdown(&[&replies(reply)], timeout).await;
             assert_eq!(ended.unwrap_err().kind(), ErrorKind::Unavailable);
             let expected = time..=time + 3 * SHUTDOWN_CHECK_INTERVAL;
             assert!(expected.contains(&elapsed), "{reply:?} {timeout:?}: {elapsed:?}");

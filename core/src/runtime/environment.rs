@@ -109,7 +109,7 @@ impl Interval {
     }
 }
 
-/// [`tokio::select!`], whose order a unit test can seed.
+/// [`tokio::select!`], whose order the simulation can seed.
 ///
 /// In random order: a server that sends without a pause must not delay commands or the client's end.
 #[cfg(not(feature = "simulation"))]
@@ -117,7 +117,7 @@ macro_rules! race {
     ($($branches:tt)*) => { tokio::select! { $($branches)* } };
 }
 
-/// [`tokio::select!`], whose first branch this thread's generator chooses. A unit test can seed that one, but not
+/// [`tokio::select!`], whose first branch this thread's generator chooses. The simulation can seed that one, but not
 /// tokio's, so this uses the form to which tokio's macro expands. The remainder of the number is the branch.
 #[cfg(feature = "simulation")]
 macro_rules! race {

@@ -274,6 +274,10 @@ impl Node for MemoryNode {
         lock(&self.pending_until).is_some_and(|until| until > self.clock.now())
     }
 
+    fn drained(&self) -> Reply<()> {
+        if self.may_leave_keys() { failed() } else { Box::pin(std::future::ready(Ok(()))) }
+    }
+
     fn inspect(&self, key: &str, _timeout: Duration) -> Reply<Option<Holder>> {
         let key = key.to_owned();
         self.run(move |data, clock| {

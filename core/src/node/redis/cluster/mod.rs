@@ -239,9 +239,12 @@ impl Node for ClusterNode {
     fn drained(&self) -> Reply<()> {
         let map = self.map.load_full();
         Box::pin(async move {
-            let all =
-                map.servers().iter().chain([map.unassigned()]).map(|member| member.node.drained());
-            join_all(all).await.into_iter().collect()
+            let members: Vec<_> = map.servers().iter().chain([map.unassigned()]).collect();
+            let replies = join_all(members.iter().map(|member| member.node.drained())).await;
+            // A server that is down matters only if it has deletes.
+            let matters = |member: &Arc<Member>| member.node.may_leave_keys();
+            let mut replies = members.into_iter().zip(replies);
+            replies.try_for_each(|(member, reply)| if matters(member) { reply } else { Ok(()) })
         })
     }
 }
