@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use redlock::ffi::fail_memory;
 use redlock::testing::{TestClock, TestRedlock};
 use redlock::{ErrorKind, Redlock};
@@ -77,6 +78,21 @@ async fn shutdown_reports_a_delete_that_waits_for_a_connection() {
     let down = tokio::time::timeout(millis(20_000), redlock.shutdown(Duration::ZERO)).await;
     assert_eq!(down.expect("it ends").unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(server.ask("EXISTS lock:job"), ":1");
+}
+
+/// Such as the acquire of an event loop that waits for the shutdown in a blocking call.
+#[tokio::test]
+async fn shutdown_reports_an_acquire_that_its_caller_does_not_end() {
+    let server = Server::start();
+    let redlock = builder([server.url()]).build().unwrap();
+    let mut acquire = Box::pin(redlock.lock("job").ttl(Duration::from_secs(60)).acquire());
+    assert!((&mut acquire).now_or_never().is_none());
+    eventually("its key", || server.ask("EXISTS lock:job") == ":1").await;
+    let error = redlock.shutdown(Duration::ZERO).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("acquires have not ended"), "{error}");
+    drop(acquire);
+    eventually("its delete", || server.ask("EXISTS lock:job") == ":0").await;
 }
 
 /// Its clock stands still.

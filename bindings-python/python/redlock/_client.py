@@ -263,8 +263,8 @@ class AsyncRedlock(Redlock, _AsyncRedlock):
             The number of leases that were still held at the timeout, or 0 if the client is already closed.
 
         Raises:
-            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
-                is closed nevertheless.
+            QuorumUnavailable: Too few nodes confirmed the releases, or a blocked event loop could not end an acquire.
+                Those keys expire when their TTL ends. The client is closed nevertheless.
 
         Example:
             >>> await client.as_async().shutdown(timeout=0)

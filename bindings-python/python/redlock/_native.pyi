@@ -745,8 +745,8 @@ class AsyncRedlock:
             The number of leases that were still held at the timeout, or 0 if the client is already closed.
 
         Raises:
-            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
-                is closed nevertheless.
+            QuorumUnavailable: Too few nodes confirmed the releases, or a blocked event loop could not end an acquire.
+                Those keys expire when their TTL ends. The client is closed nevertheless.
 
         Example:
             >>> await client.as_async().shutdown(timeout=0)
@@ -2135,8 +2135,8 @@ class Redlock:
             timeout: Seconds or a timedelta, default 10. With 0, acquires that wait and held leases end at once.
 
         Raises:
-            QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
-                is closed nevertheless.
+            QuorumUnavailable: Too few nodes confirmed the releases, or the call blocks an event loop that must end an
+                acquire. Those keys expire when their TTL ends. The client is closed nevertheless.
 
             >>> client.shutdown(timeout=0)            # a lease is still held
             1

@@ -29,8 +29,8 @@ impl Redlock {
     ///     timeout: Seconds or a timedelta, default 10. With 0, acquires that wait and held leases end at once.
     ///
     /// Raises:
-    ///     QuorumUnavailable: Too few nodes confirmed the releases. Those keys expire when their TTL ends. The client
-    ///         is closed nevertheless.
+    ///     QuorumUnavailable: Too few nodes confirmed the releases, or the call blocks an event loop that must end an
+    ///         acquire. Those keys expire when their TTL ends. The client is closed nevertheless.
     ///
     ///     >>> client.shutdown(timeout=0)            # a lease is still held
     ///     1

@@ -204,6 +204,8 @@ pub(crate) struct VoteRound {
     pub(crate) votes: Collect<Vote>,
     /// Whether the votes belong to a lease. Dropping the round then deletes nothing.
     kept: bool,
+    /// Counts the round until its deletes are sent.
+    _under_way: Arc<()>,
 }
 
 impl VoteRound {
@@ -276,7 +278,8 @@ impl VoteRound {
             Vote::Granted(_) => NodeState::Granted,
             Vote::Held(..) => NodeState::Held,
         });
-        Self { nodes: Arc::clone(nodes), claim, params, started, votes, kept: false }
+        let (nodes, rounds) = (Arc::clone(nodes), Arc::clone(&nodes.rounds));
+        Self { nodes, claim, params, started, votes, kept: false, _under_way: rounds }
     }
 
     /// Sends the request to the next node. Uses the order of the list, because the position identifies a reply.

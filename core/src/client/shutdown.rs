@@ -15,7 +15,7 @@ use crate::clock::{Clock, Instant};
 use crate::drivers;
 use crate::engine::running::Running;
 use crate::engine::{Engine, Phase};
-use crate::error::{Error, NodeReport, NodeState, Result};
+use crate::error::{Error, ErrorKind, NodeReport, NodeState, Result};
 use crate::lease::{LeaseState, confirmed, revoke};
 use crate::node::Node;
 use crate::quorum::{Collect, Nodes, Tally};
@@ -73,8 +73,8 @@ impl Redlock {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if no quorum confirmed a delete. Those keys expire when their TTL ends. The client is closed
-    /// nevertheless.
+    /// `Unavailable` if no quorum confirmed a delete, or if an acquire under way could not end because its executor is
+    /// blocked. Those keys expire when their TTL ends. The client is closed nevertheless.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -192,7 +192,8 @@ async fn ends(busy: impl Fn() -> bool, clock: &dyn Clock, until: Instant) {
 }
 
 /// Waits for the deletes, including those of leases that were released without waiting. A node replies in order, so its
-/// last reply covers all earlier commands. Fails if deletes are still pending on too many nodes for a quorum.
+/// last reply covers all earlier commands. Fails if deletes are still pending on too many nodes for a quorum, or if an
+/// acquire has not sent its deletes, because the event loop or thread that runs it is blocked.
 ///
 /// A node that cannot be reached may become available again before `end`. A node that replies gets until `by`: its
 /// deletes were sent after the request, as by an acquire that has just ended.
@@ -205,6 +206,8 @@ async fn deletes_arrive(
     let clock = &*nodes.clock;
     let mut asked: Vec<_> = nodes.list.iter().collect();
     loop {
+        // Counted before the request, which follows the deletes of the rounds that have ended.
+        let has_rounds = nodes.has_rounds();
         let last = asked.iter().map(|node| node.drained().map(|reply| reply.is_ok()));
         let last = join_all(last);
         drivers::flush();
@@ -215,8 +218,8 @@ async fn deletes_arrive(
         };
         let left = asked.into_iter().zip(replied).filter(|(node, _)| node.may_leave_keys());
         let (left, replied): (Vec<_>, Vec<_>) = left.unzip();
-        let until = if replied.contains(&true) { by } else { end };
-        let confirmed = confirmed_without(nodes, &left);
+        let until = if has_rounds || replied.contains(&true) { by } else { end };
+        let confirmed = confirmed_without(nodes, &left).and_then(|()| all_ended(has_rounds));
         // After the timeout, only a quorum is waited for.
         let ended = if confirmed.is_ok() {
             left.is_empty() || clock.now() >= end
@@ -226,8 +229,9 @@ async fn deletes_arrive(
         if ended {
             return confirmed;
         }
-        // The next request goes to the nodes with pending deletes, which they send before it.
-        asked = left;
+        // The next request goes to the nodes with pending deletes, which they send before it. A round under way may
+        // send some to any node.
+        asked = if has_rounds { nodes.list.iter().collect() } else { left };
         clock.sleep_until(until.min(clock.now() + SHUTDOWN_CHECK_INTERVAL)).await;
     }
 }
@@ -249,13 +253,20 @@ fn confirmed_without(nodes: &Nodes, unconfirmed_nodes: &[&Arc<dyn Node>]) -> Res
     Err(Error::no_quorum(text.to_owned(), nodes.list.iter().map(report).collect()))
 }
 
+/// Fails if vote rounds are under way. Only their callers can end them.
+fn all_ended(has_rounds: bool) -> Result<()> {
+    let text = "shutdown: acquires have not ended, because the event loops or threads that run them are blocked. Their \
+                keys are deleted when those continue, or expire when their TTL ends. Do not block an event loop, and \
+                await the shutdown in it";
+    if has_rounds { Err(Error::new(ErrorKind::Unavailable, text)) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
     use super::*;
     use crate::clock::paused::Paused;
-    use crate::error::ErrorKind;
     use crate::node::{Claim, Extension, Fault, Holder, ReleaseMode, Reply, Vote, VoteParams};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -309,10 +320,33 @@ mod tests {
         };
         let list = scripts.iter().map(node).collect();
         let clock = Arc::new(Paused::new());
-        let nodes = Nodes { list, clock: Arc::clone(&clock) as _, connect_timeout: SECOND };
-        let end = clock.now() + timeout;
-        let ended = deletes_arrive(&nodes, SECOND, end, end.max(clock.now() + SECOND)).await;
+        let nodes = Nodes::new(list, Arc::clone(&clock) as _, SECOND);
+        let ended = confirm(&nodes, timeout).await;
         (clock.elapsed(), ended)
+    }
+
+    async fn confirm(nodes: &Nodes, timeout: Duration) -> Result<()> {
+        let end = nodes.clock.now() + timeout;
+        deletes_arrive(nodes, SECOND, end, end.max(nodes.clock.now() + SECOND)).await
+    }
+
+    /// Its deletes may go to a node that had none to send when it was first asked.
+    #[tokio::test(start_paused = true)]
+    async fn round_under_way_is_awaited() {
+        let clock = Arc::new(Paused::new());
+        let node = Arc::new(Pending(Mutex::default()));
+        let nodes = Nodes::new(vec![Arc::clone(&node) as _], Arc::clone(&clock) as _, SECOND);
+        let round = Arc::clone(&nodes.rounds);
+        let error = confirm(&nodes, Duration::ZERO).await.unwrap_err();
+        assert!(error.to_string().contains("acquires have not ended"), "{error}");
+        assert!(clock.elapsed() >= SECOND);
+        let ends = async {
+            clock.sleep_until(clock.now() + SECOND / 2).await;
+            *node.0.lock().unwrap() = vec![Some(true); 3];
+            drop(round);
+        };
+        let (ended, ()) = tokio::join!(confirm(&nodes, Duration::ZERO), ends);
+        assert!(ended.is_ok() && !node.may_leave_keys(), "{ended:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -152,9 +152,7 @@ impl Running {
         let changes = Arc::new(Changes::default());
         let watch = Arc::new(Watch::new(Arc::clone(&changes)));
         let registry = Arc::new(Registry::new());
-        let clock_of_nodes = Arc::clone(clock);
-        let nodes = Nodes { list: nodes(&watch), clock: clock_of_nodes, connect_timeout };
-        let nodes = Arc::new(nodes);
+        let nodes = Arc::new(Nodes::new(nodes(&watch), Arc::clone(clock), connect_timeout));
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
         let fairness = Fairness::new(nodes.list.len());
         let leases = Leases {

@@ -12,6 +12,7 @@ mod tally;
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -38,9 +39,27 @@ pub(crate) struct Nodes {
     pub(crate) clock: Arc<dyn Clock>,
     /// The time limit of one attempt to connect.
     pub(crate) connect_timeout: Duration,
+    /// Counts, by its references, the vote rounds that have not ended. Their votes are not deleted yet.
+    pub(crate) rounds: Arc<()>,
 }
 
 impl Nodes {
+    pub(crate) fn new(
+        list: Vec<Arc<dyn Node>>,
+        clock: Arc<dyn Clock>,
+        connect_timeout: Duration,
+    ) -> Self {
+        Self { list, clock, connect_timeout, rounds: Arc::default() }
+    }
+
+    /// Whether a vote round has not ended. If not, a later command to a node follows the deletes of all rounds.
+    pub(crate) fn has_rounds(&self) -> bool {
+        let has = Arc::strong_count(&self.rounds) > 1;
+        // What the last round did before its end is visible to the caller.
+        fence(Ordering::Acquire);
+        has
+    }
+
     pub(crate) fn extend(&self, claim: &Claim, params: VoteParams) -> Collect<Extension> {
         let replies = self.list.iter().map(|node| node.extend(claim, params));
         Collect::new(replies, |answer| match answer {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::state::MapState;
 use super::task::ClusterTask;
 use super::topology::{Range, Topology};
-use super::{ClusterSender, Map, Member, RedisNode, Target, queue};
+use super::{ClusterNode, ClusterSender, Map, Member, Outage, RedisNode, Target, queue};
 use crate::clock::{Clock, SystemClock};
 use crate::node::redis::commands::command::Redirects;
 use crate::node::redis::commands::scripts::release_script;
@@ -169,6 +169,24 @@ async fn change_of_owners_keeps_the_count_of_other_deletes() {
     learn(&mut state, thirds([1, 2, 3], [&[], &[], &[]]));
     assert!(!counts(&state), "its owner counts it");
     assert!(state.map.load().owner(slot(KEY)).node.may_leave_keys());
+}
+
+/// A shutdown waits for this. One dead server must not fail it.
+#[tokio::test]
+async fn only_servers_with_deletes_must_reply() {
+    let MapState { map, clock, .. } = state();
+    let (url, outage) = ("redis+cluster://server:1".to_owned(), Outage::default());
+    let (rerouted, client) = (Arc::default(), oneshot::channel().0);
+    let node = ClusterNode { url, map, clock, outage, rerouted, _client: client };
+    let map = node.map.load_full();
+    // Every command fails, because nothing takes it.
+    let link = &map.unassigned().node.link;
+    link.opened(false);
+    assert!(node.drained().await.is_ok());
+    let delete = Arc::clone(link.deletes());
+    assert!(node.drained().await.is_err());
+    drop(delete);
+    assert!(node.drained().await.is_ok());
 }
 
 /// The receiver completes once, and a panic may leave the set of futures empty.
