@@ -132,11 +132,11 @@ async fn concurrent_attempts_share_one_read() {
     // A value that was never a lock may be foreign data, so the client reads little of it.
     release_many(acquire_many(&redlock, LEASES).await).await.into_iter().for_each(Result::unwrap);
     let (before, releases) = (calls_of(&server, "getrange"), calls_of(&server, "mget"));
-    assert!(before >= LEASES, "{before}");
+    assert!(before > 0);
     let leases = acquire_many(&redlock, LEASES).await;
     let alone = calls_of(&server, "getrange") - before;
     let together = calls_of(&server, "mget") - releases;
-    assert!(alone < LEASES / 2 && together > 0, "{alone} for one, {together} for many");
+    assert!(alone < before / 2 && together > 0, "{alone} for one, {together} for many");
     release_many(leases).await.into_iter().for_each(Result::unwrap);
 }
 

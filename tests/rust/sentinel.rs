@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlock::{ErrorKind, LossReason, Redlock, TlsOptions};
 
 use crate::support::Certificates;
-use crate::support::{SERVERS_PASSWORD, Sentinels, builder, eventually, millis};
+use crate::support::{SERVERS_PASSWORD, Sentinels, builder, eventually, late_failure, millis};
 
 /// The time of a failover, with a margin.
 const FAILOVER_LIMIT: Duration = Duration::from_secs(30);
@@ -82,7 +82,8 @@ async fn refuses_a_replica_reported_as_primary() {
     // Demoted without the sentinels, which report it as the primary for a while.
     let other = sentinels.services[0].servers[1].port;
     sentinels.server(primary).ask(&format!("REPLICAOF 127.0.0.1 {other}"));
-    let error = redlock.lock("job").wait(millis(200)).acquire().await.unwrap_err();
+    let connecting = |text: &str| text.contains("still connecting");
+    let error = late_failure(&redlock.lock("job").wait(millis(200)), connecting).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let cause = error.nodes()[0].error.clone().unwrap_or_default();
     assert!(cause.contains("its role is slave"), "{cause}");

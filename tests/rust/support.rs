@@ -33,7 +33,7 @@ pub(crate) use certificates::{Certificates, locks, trusting};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use cluster::{Cluster, alone, member, wait};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
-pub(crate) use eventually::{eventually, eventually_blocking};
+pub(crate) use eventually::{eventually, eventually_blocking, late_failure};
 #[allow(unused_imports, reason = "not every test program needs all of it")]
 pub(crate) use gateway::{Gateway, Verdict};
 #[allow(unused_imports, reason = "not every test program needs all of it")]

@@ -3,7 +3,7 @@
 //! Questions go over separate connections, so that a server that cannot be used for locks replies too.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use redlock::ffi::{NodeReplies, ServerReplies, ask_servers, key_prefix, restart_guard};
 use redlock::{NodePing, Redlock, Result};
@@ -126,12 +126,11 @@ pub(super) async fn gather(
         questions(&settings.key_prefix, name).into_iter().unzip();
     let again = ask_servers(client, vec![vec!["INFO".to_owned(), "server".to_owned()]]);
     let (replies, again) = tokio::join!(ask_servers(client, commands), again);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (replies, again) = (replies?, again?);
     let nodes = replies.into_iter().zip(&again).zip(ping.nodes).zip(latencies).zip(urls);
     let nodes = nodes.map(|((((replies, again), ping), latency), url)| {
         let found = Gathered { replies, again, ping, latency, url };
-        node_facts(&purposes, found, now.as_secs_f64())
+        node_facts(&purposes, found)
     });
     let nodes = nodes.collect();
     Ok(Facts { settings, ready_in: ping.ready_in, nodes, trial: None })
@@ -148,7 +147,7 @@ struct Gathered<'a> {
     url: &'a str,
 }
 
-fn node_facts(purposes: &[Purpose], found: Gathered<'_>, now: f64) -> NodeFacts {
+fn node_facts(purposes: &[Purpose], found: Gathered<'_>) -> NodeFacts {
     let Gathered { replies, again, ping, latency, url } = found;
     let other_ids: Vec<_> =
         again.servers.iter().flatten().map(|server| run_id(&server.replies)).collect();
@@ -156,7 +155,7 @@ fn node_facts(purposes: &[Purpose], found: Gathered<'_>, now: f64) -> NodeFacts 
         let servers = servers.into_iter().enumerate();
         let facts = servers.map(|(at, server)| {
             let other_run_id = other_ids.get(at).cloned().flatten();
-            ServerFacts { other_run_id, ..server_facts(purposes, server, now) }
+            ServerFacts { other_run_id, ..server_facts(purposes, server) }
         });
         facts.collect()
     });
@@ -182,7 +181,7 @@ fn fields(reply: &[String]) -> HashMap<String, String> {
     fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-fn server_facts(purposes: &[Purpose], server: ServerReplies, now: f64) -> ServerFacts {
+fn server_facts(purposes: &[Purpose], server: ServerReplies) -> ServerFacts {
     let mut facts =
         ServerFacts { address: server.address, resp3: server.resp3, ..ServerFacts::default() };
     for (purpose, reply) in purposes.iter().zip(server.replies) {
@@ -195,7 +194,7 @@ fn server_facts(purposes: &[Purpose], server: ServerReplies, now: f64) -> Server
                 }
             }
             (Purpose::Info | Purpose::Setting(_), Err(_)) => {}
-            (Purpose::Right(right), reply) => note_right(&mut facts, right, &reply, now),
+            (Purpose::Right(right), reply) => note_right(&mut facts, right, &reply, server.arrived),
         }
     }
     facts
@@ -205,10 +204,10 @@ fn note_right(
     facts: &mut ServerFacts,
     right: &'static Right,
     reply: &std::result::Result<Vec<String>, String>,
-    now: f64,
+    arrived: u64,
 ) {
     match reply {
-        Ok(values) if right.rule == "+time" => facts.ahead = ahead(values, now),
+        Ok(values) if right.rule == "+time" => facts.ahead = ahead(values, arrived),
         Ok(_) => {}
         Err(error) if right.is_denied(error) => {
             if facts.denied.iter().all(|denied| denied.rule != right.rule) {
@@ -226,10 +225,12 @@ fn note_right(
     }
 }
 
-/// The difference between the reply to `TIME` and the clock of this machine.
-fn ahead(values: &[String], now: f64) -> Option<f64> {
+/// The difference in seconds between the reply to `TIME` and the clock of this machine when the reply `arrived`.
+/// Servers may reply seconds apart.
+fn ahead(values: &[String], arrived: u64) -> Option<f64> {
     let [seconds, micros] = values else { return None };
-    Some(seconds.parse::<f64>().ok()? + micros.parse::<f64>().ok()? / 1e6 - now)
+    let time = seconds.parse::<f64>().ok()? + micros.parse::<f64>().ok()? / 1e6;
+    Some(time - Duration::from_micros(arrived).as_secs_f64())
 }
 
 /// The user that a URL names.
@@ -255,5 +256,30 @@ pub(super) fn settings(
         guard: restart_guard(client),
         min_replicas,
         key_prefix: key_prefix(&client.lock("doctor")).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of them was slow to connect to.
+    #[test]
+    fn clock_is_compared_when_its_reply_arrives() {
+        let questions = questions("lock:", "job");
+        let (purposes, commands): (Vec<_>, Vec<_>) = questions.into_iter().unzip();
+        let ahead = |time: u64, arrived: u64| {
+            let reply = |command: &Vec<String>| match &command[..] {
+                [name] if name == "TIME" => Ok(vec![time.to_string(), "500000".to_owned()]),
+                _ => Err("ERR".to_owned()),
+            };
+            let replies = commands.iter().map(reply).collect();
+            let arrived = arrived * 1_000_000 + 500_000;
+            let server = ServerReplies { address: String::new(), resp3: true, arrived, replies };
+            server_facts(&purposes, server).ahead
+        };
+        assert_eq!(ahead(1000, 1000), Some(0.0));
+        assert_eq!(ahead(1004, 1004), Some(0.0));
+        assert_eq!(ahead(1004, 1000), Some(4.0));
     }
 }

@@ -66,10 +66,14 @@ pub(super) fn wait(_: &[i32], _: Duration) -> Ready {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod epoll {
     use std::io;
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
     use std::sync::Arc;
     use std::task::{Context, Poll};
 
+    use rustix::event::Timespec;
+    use rustix::event::epoll::{self, CreateFlags};
+    use smallvec::SmallVec;
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
@@ -90,13 +94,7 @@ mod epoll {
     impl Poller {
         /// Creates one without descriptors. Fails on systems without epoll.
         pub(crate) fn new() -> io::Result<Self> {
-            // SAFETY: the call takes a number. The descriptor, if there is one, has no other owner.
-            unsafe {
-                match libc::epoll_create1(libc::EPOLL_CLOEXEC) {
-                    -1 => Err(io::Error::last_os_error()),
-                    descriptor => Ok(Self(Owned::new(OwnedFd::from_raw_fd(descriptor)))),
-                }
-            }
+            Ok(Self(Owned::new(epoll::create(CreateFlags::CLOEXEC)?)))
         }
 
         /// The descriptor to watch.
@@ -128,14 +126,14 @@ mod epoll {
             if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
         }
 
+        /// Returns the numbers of readable descriptors, without waiting.
         pub(crate) fn ready(&self) -> impl Iterator<Item = u64> + use<> {
-            let mut events = [libc::epoll_event { events: 0, u64: 0 }; MAX_READY];
-            let room = i32::try_from(MAX_READY).unwrap_or(1);
-            // SAFETY: there is room for this number of events. The call does not wait.
-            let found =
-                unsafe { libc::epoll_wait(self.descriptor(), events.as_mut_ptr(), room, 0) };
-            let found = usize::try_from(found).unwrap_or_default();
-            events.into_iter().take(found).map(|event| event.u64)
+            let mut events = [MaybeUninit::uninit(); MAX_READY];
+            let found = epoll::wait(&*self.0, &mut events, Some(&Timespec::default()));
+            let numbers = |event: &epoll::Event| event.data.u64();
+            let found = found.map(|(found, _)| found.iter().map(numbers).collect());
+            let found: SmallVec<[u64; MAX_READY]> = found.unwrap_or_default();
+            found.into_iter()
         }
     }
 

@@ -183,15 +183,9 @@ struct WakeDescriptor {
 impl WakeDescriptor {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn open() -> io::Result<Self> {
-        use std::os::fd::FromRawFd;
-        // SAFETY: the call takes two numbers. The descriptor, if there is one, has no other owner.
-        let read = unsafe {
-            match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
-                -1 => return Err(io::Error::last_os_error()),
-                descriptor => WakeEnd::from_raw_fd(descriptor),
-            }
-        };
-        Ok(Self { read: Owned::new(read), write: None })
+        use rustix::event::{EventfdFlags, eventfd};
+        let read = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { read: Owned::new(read.into()), write: None })
     }
 
     #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use redlock::{Error, Lock};
+
 /// Generous, for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -23,5 +25,19 @@ pub(crate) fn eventually_blocking(what: &str, mut condition: impl FnMut() -> boo
     while !condition() {
         assert!(Instant::now() < end, "not in time: {what}");
         std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Returns the error of an acquire that fails late enough. A busy machine may delay the first steps of an attempt to
+/// connect for longer than the acquire waits.
+#[allow(dead_code, reason = "not every test program needs all of it")]
+pub(crate) async fn late_failure(lock: &Lock, is_early: impl Fn(&str) -> bool) -> Error {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        let error = lock.acquire().await.unwrap_err();
+        if !is_early(&error.to_string()) {
+            return error;
+        }
+        assert!(Instant::now() < end, "not in time: {error}");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
+use crate::clock::{Clock, SystemClock};
 use crate::node::Fault;
 use crate::node::redis::commands::capabilities::Capabilities;
 use crate::node::redis::commands::errors::{text_of, words};
@@ -23,8 +24,8 @@ pub struct ServerReplies {
     pub address: String,
     /// Whether the connection uses RESP3, which notifications need.
     pub resp3: bool,
-    /// The shortest time between a request and its reply.
-    pub round_trip: Duration,
+    /// When they arrived, by the wall clock of this host, in µs.
+    pub arrived: u64,
     /// In the order of the commands. A reply is its values as text, or the text of an error.
     pub replies: Vec<Result<Vec<String>, String>>,
 }
@@ -59,7 +60,7 @@ async fn ask_server(route: &Route, commands: &[Vec<String>]) -> Result<ServerRep
     Ok(ServerReplies {
         address: endpoint.authority(),
         resp3: hello.is_some(),
-        round_trip: connection.round_trip.unwrap_or_default(),
+        arrived: SystemClock.wall_micros(),
         replies: replies.into_iter().map(text).collect(),
     })
 }
