@@ -53,7 +53,7 @@ def test_every_command_reports_the_cause(timed: World) -> None:
 def test_an_acquire_ends_within_its_wait(timed: World) -> None:
     with FakeServers(SINGLE_REPLIES) as fakes:
         clients = [client_of(timed, fakes, row) for row in SINGLE_REPLIES]
-        begun = [client.lock("job").start(wait_ms=1000) for client in clients]
+        begun = [client.lock("job").start(wait_ms=5000) for client in clients]
         for row, pending in zip(SINGLE_REPLIES, begun, strict=True):
             is_refused(row, pending, [])
 
