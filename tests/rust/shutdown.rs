@@ -95,6 +95,35 @@ async fn shutdown_reports_an_acquire_that_its_caller_does_not_end() {
     eventually("its delete", || server.ask("EXISTS lock:job") == ":0").await;
 }
 
+/// Its connection was being opened, so that there was nothing to delete.
+#[tokio::test]
+async fn acquire_sends_no_vote_after_a_shutdown() {
+    let server = Server::start();
+    let redlock = builder([server.url()]).build().unwrap();
+    let lock = redlock.lock("job");
+    let mut acquire = Box::pin(lock.try_acquire());
+    assert!((&mut acquire).now_or_never().is_none());
+    assert_eq!(redlock.shutdown(Duration::ZERO).await.unwrap(), 0);
+    assert_eq!(acquire.await.unwrap_err().kind(), ErrorKind::Closed);
+    let used = server.ask("INFO commandstats");
+    assert!(!used.contains("cmdstat_set:") && !used.contains("cmdstat_eval"), "{used}");
+}
+
+/// Otherwise it could get its lock afterwards.
+#[tokio::test]
+async fn shutdown_ends_an_acquire_without_wait() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port);
+    let redlock = builder([proxy.url()]).node_timeout(millis(9000)).build().unwrap();
+    redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    proxy.set(Mode::Blackhole);
+    let lock = redlock.lock("job");
+    let acquire = tokio::spawn(async move { lock.try_acquire().await });
+    eventually("an acquire", || redlock.stats().waiting == 1).await;
+    drop(redlock.shutdown(Duration::ZERO));
+    assert_eq!(acquire.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+}
+
 /// Its clock stands still.
 #[tokio::test]
 async fn shutdown_without_timeout_ends_while_a_test_node_fails() {

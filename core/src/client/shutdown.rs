@@ -26,6 +26,9 @@ use crate::runtime::background::spawn;
 /// and cheaper than a signal for each.
 const SHUTDOWN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// The minimum time for the confirmation of deletes, if the wait for acquires took all of it.
+const MIN_CONFIRM_TIME: Duration = Duration::from_millis(50);
+
 /// Leases that the shutdown released, with the replies to their deletes.
 type Sent = Vec<(Arc<LeaseState>, Collect<bool>)>;
 
@@ -135,6 +138,8 @@ async fn in_order(engine: &Engine, running: &Running, timeout: Duration) -> Resu
     let by = end.max(clock.now() + timeout);
     // An acquire that ends deletes the votes of its last round.
     ends(waiting, clock, by).await;
+    // A busy event loop may have delayed this call beyond its end, or the acquires.
+    let by = by.max(clock.now() + MIN_CONFIRM_TIME);
     let count = all_confirmed(sent).await;
     let arrived = deletes_arrive(&running.leases().nodes, timeout, end, by).await;
     count.and_then(|count| arrived.map(|()| count))

@@ -12,9 +12,10 @@ mod questions;
 pub(crate) mod running;
 mod stored;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -47,6 +48,24 @@ macro_rules! while_running {
                 biased;
                 done = $call => done,
                 () = $running.failed() => Err(failed($request)),
+            }
+        }
+    };
+}
+
+/// Runs an acquire until it ends, the components fail or the client is closed. A macro for the same reason.
+macro_rules! while_open {
+    ($engine:expr, $running:expr, $request:expr, $call:expr) => {
+        async {
+            tokio::select! {
+                biased;
+                // Checked before each turn of the acquire, so that no vote follows a shutdown that has returned.
+                () = $engine.closed() => Err(Error::closed(&$request.key())),
+                // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
+                done = $call => done,
+                () = $running.ended(|| $engine.is_closed()) => {
+                    Err($engine.why_ended($request, &$running).unwrap_or_else(|| failed($request)))
+                }
             }
         }
     };
@@ -134,17 +153,14 @@ impl Engine {
             let request = &request?;
             let running = self.start(open, request)?;
             running.leases().warn_of_mistakes(request);
-            let granted = in_own_process(request, async {
-                tokio::select! {
-                    // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
-                    biased;
-                    granted = acquire(&running.acquirer, request, wait, owner) => granted,
-                    () = running.ended(|| self.is_closed()) => {
-                        Err(self.why_ended(request, &running).unwrap_or_else(|| failed(request)))
-                    }
-                }
-            });
-            self.hand_out(request, &running, granted.await?)
+            let granted = while_open!(
+                self,
+                running,
+                request,
+                acquire(&running.acquirer, request, wait, owner)
+            );
+            let granted = in_own_process(request, granted).await?;
+            self.hand_out(request, &running, granted)
         }
     }
 
@@ -152,12 +168,8 @@ impl Engine {
     pub(crate) async fn try_acquire(&self, request: &Arc<Request>) -> Result<Option<Lease>> {
         let running = self.start(self.is_open(), request)?;
         running.leases().warn_of_mistakes(request);
-        // A single round ends soon, so this does not wait for a close.
-        let granted = in_own_process(
-            request,
-            while_running!(running, request, try_acquire(&running.acquirer, request)),
-        )
-        .await?;
+        let granted = while_open!(self, running, request, try_acquire(&running.acquirer, request));
+        let granted = in_own_process(request, granted).await?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
@@ -278,6 +290,11 @@ impl Engine {
 
     fn is_open(&self) -> bool {
         self.phase.load(Ordering::Acquire) == Phase::Open as u8
+    }
+
+    /// Completes if the client is closed, but wakes nobody when that happens.
+    fn closed(&self) -> impl Future<Output = ()> {
+        poll_fn(|_| if self.is_closed() { Poll::Ready(()) } else { Poll::Pending })
     }
 
     /// Whether acquires can no longer return a lease.
