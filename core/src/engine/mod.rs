@@ -292,7 +292,7 @@ impl Engine {
         self.phase.load(Ordering::Acquire) == Phase::Open as u8
     }
 
-    /// Completes if the client is closed, but wakes nobody when that happens.
+    /// Completes when it is polled while the client is closed. It wakes no task.
     fn closed(&self) -> impl Future<Output = ()> {
         poll_fn(|_| if self.is_closed() { Poll::Ready(()) } else { Poll::Pending })
     }
