@@ -61,7 +61,7 @@ def test_blocking_advance_in_a_loop_ends(fake: TestRedlock) -> None:
     """It blocks the loop, whose waits then cannot run."""
 
     async def main() -> None:
-        await fake.as_async().hold("job", ttl=300)
+        await fake.as_async().hold("job", ttl=10)
         waits = asyncio.create_task(fake.as_async().lock("job", wait=50).acquire())
         await fake.as_async().until_waiting()
         fake.advance(60)

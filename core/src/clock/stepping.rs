@@ -50,9 +50,9 @@ impl Sleepers {
         due.map(|(_, waker)| waker.clone()).collect()
     }
 
-    /// The next deadline after `now`.
-    fn after(&self, now: Instant) -> Option<Instant> {
-        let mut later = self.by_deadline.range((now, u64::MAX)..);
+    /// The first deadline after `at`.
+    fn after(&self, at: Instant) -> Option<Instant> {
+        let mut later = self.by_deadline.range((at, u64::MAX)..);
         later.next().map(|((at, _), _)| *at)
     }
 
@@ -71,15 +71,20 @@ pub(crate) trait Stepped: Clock {
 
 /// Moves the clock by `time`, from one deadline to the next, and lets the woken tasks run after each.
 pub(crate) async fn advance(clock: &impl Stepped, time: Duration) {
-    let end = clock.now() + time;
+    let mut at = clock.now();
+    let end = at + time;
     let mut checks = 0;
-    settle(clock, &mut checks).await;
-    while let Some(at) = next_deadline(clock).filter(|at| *at <= end) {
+    loop {
+        // Also wakes the sleepers whose deadline passed during the step before. The clock may move without a step.
         clock.move_to(at);
         settle(clock, &mut checks).await;
+        // The next deadline after the last step, not after the current time.
+        match clock.with_sleepers(|sleepers| sleepers.after(at)) {
+            Some(next) if next < end => at = next,
+            _ if at < end => at = end,
+            _ => return,
+        }
     }
-    clock.move_to(end);
-    settle(clock, &mut checks).await;
 }
 
 /// The same on the background thread, so that no turn of a caller's event loop is needed for a step.
@@ -97,11 +102,6 @@ async fn on_background(work: impl Future<Output = ()> + Send + 'static) {
     // The task drops the sender. Without a thread, it was dropped before.
     let _ = seen.await;
     drop(task);
-}
-
-fn next_deadline(clock: &impl Stepped) -> Option<Instant> {
-    let now = clock.now();
-    clock.with_sleepers(|sleepers| sleepers.after(now))
 }
 
 /// Waits until all due sleepers were polled and their tasks had some turns. A thread that is blocked polls none.
@@ -122,4 +122,35 @@ async fn settle(clock: &impl Stepped, checks: &mut u32) {
 /// Waits until the background thread has run everything that was queued.
 async fn turn() {
     on_background(async {}).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+    use futures_util::poll;
+
+    use super::*;
+    use crate::clock::OffsetClock;
+
+    #[tokio::test]
+    async fn a_deadline_that_passes_during_a_step_is_a_step_too() {
+        let clock = OffsetClock::default();
+        let start = clock.now();
+        // A task that is blocked uses up the checks, so that the next steps wait for no timer of the system.
+        let mut blocked = clock.sleep_until(start + Duration::from_secs(1));
+        assert!(poll!(&mut blocked).is_pending());
+        let woken = |at: Duration| {
+            let clock = clock.clone();
+            background::handle().unwrap().spawn(async move {
+                clock.sleep_until(start + at).await;
+                clock.now()
+            })
+        };
+        // A step takes longer than a microsecond, so most of these deadlines pass during the step before.
+        let first = Duration::from_secs(20);
+        let woken = join_all((0..500).map(|micros| woken(first + Duration::from_micros(micros))));
+        clock.step(Duration::from_mins(1)).await;
+        let latest = woken.await.into_iter().map(Result::unwrap).max().unwrap();
+        assert!(latest.since(start) < Duration::from_secs(40), "{:?}", latest.since(start));
+    }
 }
