@@ -1,6 +1,7 @@
 //! The loop of one acquire, from its first round to its deadline: run a round, wait, repeat. It chooses how long to
 //! wait ([`Attempt::pause`]), from the values of [`super::retry`].
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,7 +117,8 @@ impl<'a> Attempt<'a> {
             let now = clock.now();
             let params = self.next_round(&ticket, now);
             let cut = params.until.since(now) < self.request.node_timeout();
-            match round(self.request, self.acquirer, params).await {
+            // Pinned here, because an awaited call is copied.
+            match pin!(round(self.request, self.acquirer, params)).await {
                 Ok(lease) => {
                     if let Some(fairness) = self.fairness() {
                         fairness.acquired(keys, self.plan.expect == Expect::Contended);

@@ -61,14 +61,18 @@ pub(super) struct Pending {
     is_used: bool,
     /// Whether the task must run until the next check.
     is_awaited: bool,
-    /// The last pause, in which the background thread does the work: its end and its length.
-    pause: Option<(Instant, Duration)>,
+    /// The end of the pause, in which the background thread does the work.
+    paused_until: Option<Instant>,
+    /// The length of the last pause.
+    last_pause: Option<Duration>,
 }
 
 impl Pending {
     /// Whether the background thread does the work, because the task did not run in time.
-    pub(super) fn is_paused(&self) -> bool {
-        self.pause.is_some_and(|(until, _)| machine::now() < until)
+    pub(super) fn is_paused(&mut self) -> bool {
+        // Without a pause, no command reads the clock.
+        self.paused_until = self.paused_until.filter(|until| machine::now() < *until);
+        self.paused_until.is_some()
     }
 
     /// Adds a connection with a command. Returns what starts the checks, if they are to begin.
@@ -89,8 +93,9 @@ impl Pending {
     pub(super) fn check(&mut self, reads: bool) -> Result<bool, Connections> {
         if std::mem::take(&mut self.is_awaited) {
             let (first, longest) = BLOCKED_PAUSE;
-            let pause = self.pause.map_or(first, |(_, last)| (last * 2).min(longest));
-            self.pause = Some((machine::now() + pause, pause));
+            let pause = self.last_pause.map_or(first, |last| (last * 2).min(longest));
+            self.last_pause = Some(pause);
+            self.paused_until = Some(machine::now() + pause);
             (self.is_watched, self.is_used) = (false, false);
             return Err(self.submitted.take());
         }

@@ -13,12 +13,11 @@ pub(crate) mod running;
 mod stored;
 
 use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 use std::time::Duration;
-
-use futures_util::FutureExt;
 
 use crate::acquire::{acquire, attach, try_acquire};
 use crate::error::{Error, ErrorKind, LossReason, Result};
@@ -39,35 +38,43 @@ pub use ping::{NodePing, Ping};
 pub use questions::NodeReplies;
 pub use stored::{Stored, StoredLock};
 
-/// Runs a call until the components fail that it uses. A function would hold the call's future twice.
+/// Awaits a call in place, because passing a large future to a function copies it. If a forked child continues the call,
+/// it ends there immediately: its lease, if any, belongs to the parent.
+macro_rules! in_own_process {
+    ($request:expr, $call:expr) => {
+        pin!(Made::new($call)).await.unwrap_or_else(|| Err(forked($request)))
+    };
+}
+
+/// Runs a call until the components fail that it uses.
 macro_rules! while_running {
     ($running:expr, $request:expr, $call:expr) => {
-        async {
+        in_own_process!($request, async {
             tokio::select! {
-                // A lease that is already granted goes to `hand_out`.
                 biased;
                 done = $call => done,
                 () = $running.failed() => Err(failed($request)),
             }
-        }
+        })
     };
 }
 
-/// Runs an acquire until it ends, the components fail or the client is closed. A macro for the same reason.
+/// Runs an acquire until it ends, the components fail or the client is closed.
 macro_rules! while_open {
     ($engine:expr, $running:expr, $request:expr, $call:expr) => {
-        async {
+        in_own_process!($request, async {
+            let mut call = pin!($call);
             tokio::select! {
                 biased;
                 // Checked before each turn of the acquire, so that no vote follows a shutdown that has returned.
                 () = $engine.closed() => Err(Error::closed(&$request.key())),
                 // A lease that is already granted goes to `hand_out`, which releases it if the client is closed.
-                done = $call => done,
+                done = call.as_mut() => done,
                 () = $running.ended(|| $engine.is_closed()) => {
                     Err($engine.why_ended($request, &$running).unwrap_or_else(|| failed($request)))
                 }
             }
-        }
+        })
     };
 }
 
@@ -153,14 +160,13 @@ impl Engine {
             let request = &request?;
             let running = self.start(open, request)?;
             running.leases().warn_of_mistakes(request);
-            let granted = while_open!(
+            let lease = while_open!(
                 self,
                 running,
                 request,
                 acquire(&running.acquirer, request, wait, owner)
-            );
-            let granted = in_own_process(request, granted).await?;
-            self.hand_out(request, &running, granted)
+            )?;
+            self.hand_out(request, &running, lease)
         }
     }
 
@@ -168,8 +174,7 @@ impl Engine {
     pub(crate) async fn try_acquire(&self, request: &Arc<Request>) -> Result<Option<Lease>> {
         let running = self.start(self.is_open(), request)?;
         running.leases().warn_of_mistakes(request);
-        let granted = while_open!(self, running, request, try_acquire(&running.acquirer, request));
-        let granted = in_own_process(request, granted).await?;
+        let granted = while_open!(self, running, request, try_acquire(&running.acquirer, request))?;
         granted.map(|lease| self.hand_out(request, &running, lease)).transpose()
     }
 
@@ -220,43 +225,34 @@ impl Engine {
             }
             attached
         };
-        in_own_process(request, while_running!(running, request, attached)).await
+        while_running!(running, request, attached)
     }
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
         let running = self.start(self.is_open(), request)?;
-        in_own_process(
-            request,
-            while_running!(running, request, inspection(&running.leases().nodes, request)),
-        )
-        .await
+        while_running!(running, request, inspection(&running.leases().nodes, request))
     }
 
     /// Asks whether the nodes would grant the lock, whose key does not exist.
     pub(crate) async fn ping(&self, request: &Request, timeout: Duration) -> Result<Ping> {
         let running = self.start(self.is_open(), request)?;
         let asked = async { Ok(ping(&running.leases().nodes, &request.key(), timeout).await) };
-        in_own_process(request, while_running!(running, request, asked)).await
+        while_running!(running, request, asked)
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         let running = self.start(self.is_open(), request)?;
         let Leases { nodes, watch, .. } = &**running.leases();
-        in_own_process(
-            request,
-            while_running!(running, request, force_release(nodes, request, watch)),
-        )
-        .await
+        while_running!(running, request, force_release(nodes, request, watch))
     }
 
     /// Returns the locks that have keys on the nodes.
     pub(crate) async fn stored(&self, request: &Request) -> Result<Stored> {
         let running = self.start(self.is_open(), request)?;
         let (nodes, prefix) = (&running.leases().nodes, &self.config.key_prefix);
-        in_own_process(request, while_running!(running, request, stored(nodes, request, prefix)))
-            .await
+        while_running!(running, request, stored(nodes, request, prefix))
     }
 
     /// Sends these commands to every server, for a diagnosis.
@@ -267,7 +263,7 @@ impl Engine {
     ) -> Result<Vec<NodeReplies>> {
         let running = self.start(self.is_open(), request)?;
         let asked = async { Ok(questions(&running.leases().nodes, commands).await) };
-        in_own_process(request, while_running!(running, request, asked)).await
+        while_running!(running, request, asked)
     }
 
     /// Closes the client: new commands fail, and every lease is lost.
@@ -308,11 +304,7 @@ fn failed(request: &Request) -> Error {
     Error::lost(&request.key(), LossReason::Internal, Duration::ZERO)
 }
 
-/// Runs a call. If a forked child continues it, it ends there immediately: its lease, if any, belongs to the parent.
-fn in_own_process<T>(
-    request: &Request,
-    call: impl Future<Output = Result<T>>,
-) -> impl Future<Output = Result<T>> {
-    let forked = || Err(Error::lost(&request.key(), LossReason::Forked, Duration::ZERO));
-    Made::new(call).map(move |done| done.unwrap_or_else(forked))
+/// The error of a call that a forked child continues.
+fn forked(request: &Request) -> Error {
+    Error::lost(&request.key(), LossReason::Forked, Duration::ZERO)
 }

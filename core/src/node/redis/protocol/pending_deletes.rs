@@ -119,10 +119,10 @@ impl PendingDeletes {
         &mut self,
         command: &Command,
         unkilled: Option<Instant>,
-        now: Instant,
+        now: impl Fn() -> Instant,
     ) {
         let Purpose::Delete { lifetime, .. } = command.purpose else { return };
-        let end = unkilled.map(|opened| opened + lifetime).filter(|end| *end > now);
+        let end = unkilled.map(|opened| opened + lifetime).filter(|end| *end > now());
         let Some(end) = end else { return self.end_wait() };
         let mut command = command.clone();
         if let Purpose::Delete { until, .. } = &mut command.purpose {
@@ -299,7 +299,7 @@ pub(super) mod tests {
             (Some(now), Some(now + TTL)),
         ] {
             let mut pending = PendingDeletes::new(Arc::default(), None);
-            pending.carried_out(&delete("a"), opened, now);
+            pending.carried_out(&delete("a"), opened, || now);
             let kept = pending.take_all().pop();
             assert_eq!(kept.and_then(|command| command.purpose.until()), until, "{opened:?}");
         }

@@ -258,7 +258,7 @@ impl Protocol {
                 self.push_handler.watch.wake(&String::from_utf8_lossy(key));
             }
         }
-        self.pending.carried_out(&in_flight.command, self.unkilled, now());
+        self.pending.carried_out(&in_flight.command, self.unkilled, now);
         let _ = in_flight.reply_to.send(Ok(value));
     }
 
