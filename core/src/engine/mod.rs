@@ -38,8 +38,8 @@ pub use ping::{NodePing, Ping};
 pub use questions::NodeReplies;
 pub use stored::{Stored, StoredLock};
 
-/// Awaits a call in place, because passing a large future to a function copies it. If a forked child continues the call,
-/// it ends there immediately: its lease, if any, belongs to the parent.
+/// Awaits a call in place, because passing a large future to a function copies it. If a forked child continues the
+/// call, it ends there immediately: its lease, if any, belongs to the parent.
 macro_rules! in_own_process {
     ($request:expr, $call:expr) => {
         pin!(Made::new($call)).await.unwrap_or_else(|| Err(forked($request)))
