@@ -1,9 +1,11 @@
 """How clients and leases end: `release_all`, leases that share a token, and `shutdown`."""
 
+from contextlib import closing
+
 import pytest
 
 from tests.cross.agents import now
-from tests.servers import Server
+from tests.servers import Server, Silent
 from tests.waiting import eventually
 
 from .conftest import World
@@ -86,6 +88,15 @@ def test_waits_and_leases_end_at_the_timeout(world: World, timeout_ms: int) -> N
     world.two.lock(world.name).acquire().release()
     assert theirs.held
     assert world.one.do("shutdown", timeout_ms=LONG)["released"] == 0
+
+
+def test_shutdown_ends_an_acquire_that_still_connects(on_servers: World) -> None:
+    with closing(Silent()) as silent:
+        client = on_servers.client(nodes=[silent.url])
+        callers = [client.lock(verb).start(verb) for verb in ("acquire", "try")]
+        eventually(lambda: client.waiting == 2)
+        assert client.do("shutdown", timeout_ms=0)["released"] == 0
+        assert [caller.reply()["code"] for caller in callers] == ["closed", "closed"]
 
 
 def test_shutdown_does_not_wait_for_a_dead_server(timed: World) -> None:

@@ -112,24 +112,21 @@ pub(super) async fn gather(
     name: &str,
     settings: Settings,
 ) -> Result<Facts> {
-    let (purposes, commands): (Vec<_>, Vec<_>) =
-        questions(&settings.key_prefix, name).into_iter().unzip();
-    // At once, because each of them waits for a server that does not reply.
-    let (ping, replies, again) = tokio::join!(
-        client.ping(settings.patience),
-        ask_servers(client, commands),
-        ask_servers(client, vec![vec!["INFO".to_owned(), "server".to_owned()]]),
-    );
-    let (ping, replies, again) = (ping?, replies?, again?);
+    let ping = client.ping(settings.patience).await?;
     let mut latencies: Vec<_> = ping.nodes.iter().map(|_| None).collect();
     if ping.nodes.iter().any(|node| node.latency.is_some()) {
         for _ in 0..MEASUREMENTS {
-            let measured = client.ping(settings.node_timeout).await?;
-            for (latency, node) in latencies.iter_mut().zip(&measured.nodes) {
+            let again = client.ping(settings.node_timeout).await?;
+            for (latency, node) in latencies.iter_mut().zip(&again.nodes) {
                 *latency = [*latency, node.latency].into_iter().flatten().min();
             }
         }
     }
+    let (purposes, commands): (Vec<_>, Vec<_>) =
+        questions(&settings.key_prefix, name).into_iter().unzip();
+    let again = ask_servers(client, vec![vec!["INFO".to_owned(), "server".to_owned()]]);
+    let (replies, again) = tokio::join!(ask_servers(client, commands), again);
+    let (replies, again) = (replies?, again?);
     let nodes = replies.into_iter().zip(&again).zip(ping.nodes).zip(latencies).zip(urls);
     let nodes = nodes.map(|((((replies, again), ping), latency), url)| {
         let found = Gathered { replies, again, ping, latency, url };
