@@ -221,12 +221,13 @@ test("a loss waits for one event at most, however many are queued", async () => 
   };
   // A lease does not keep the process alive.
   const timer = setInterval(() => undefined, 1000);
-  diagnostics.subscribe("redlock:renew", renewed);
   try {
     for (let count = 0; count < 100; count += 1) {
-      leases.push(await redlock.lock(`renewed-${count}`, { ttl: 300 }).acquire());
+      leases.push(await redlock.lock(`renewed-${count}`, { ttl: 600 }).acquire());
     }
-    lost = await redlock.lock("lost", { ttl: 1_000, renew: false }).acquire();
+    lost = await redlock.lock("lost", { ttl: 2_000, renew: false }).acquire();
+    // Not earlier, because the first renewals may be due while the leases are acquired.
+    diagnostics.subscribe("redlock:renew", renewed);
     const told = new Promise((resolve) => lost.onLost(resolve));
     void told.then(() => order.push("loss"));
     await told;
