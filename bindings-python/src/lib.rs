@@ -112,7 +112,5 @@ mod _native {
     #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]
-    use crate::testing::{
-        advance_memory, fail_memory, now, step_memory, step_memory_later, swap_default,
-    };
+    use crate::testing::{Steps, advance_memory, fail_memory, now, step_memory, swap_default};
 }

@@ -1,5 +1,6 @@
 //! Functions for `redlock.testing` only.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -8,7 +9,8 @@ use redlock::ffi::{Clock, SystemClock};
 
 use crate::args::Seconds;
 use crate::client::Redlock;
-use crate::runtime::spawn::spawn;
+use crate::runtime::lock;
+use crate::runtime::spawn::{Call, spawn_call};
 use crate::runtime::wait::wait;
 use crate::source::Numbered;
 
@@ -33,15 +35,36 @@ pub(crate) fn step_memory(py: Python<'_>, name: &str, seconds: Seconds) -> PyRes
     wait(py, ffi::step_memory(name, seconds.0), |_| Ok(()))
 }
 
-/// The same as an awaitable of the running event loop.
-#[pyfunction]
-#[pyo3(name = "_step_memory_later", signature = (name: "str", seconds: "float | datetime.timedelta") -> "collections.abc.Awaitable[None]")]
-pub(crate) fn step_memory_later<'py>(
-    py: Python<'py>,
-    name: &str,
-    seconds: Seconds,
-) -> PyResult<Bound<'py, PyAny>> {
-    spawn(py, ffi::step_memory(name, seconds.0), |py, ()| Ok(py.None()))
+/// The same advance for a coroutine, which can stop it. Dropping this also stops it.
+#[pyclass(frozen, name = "_Steps", module = "redlock")]
+pub(crate) struct Steps(Mutex<Option<Call>>);
+
+#[pymethods]
+impl Steps {
+    #[new]
+    #[pyo3(signature = () -> "None")]
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// Begins. Returns an asyncio future that is done at the end.
+    #[pyo3(signature = (name: "str", seconds: "float | datetime.timedelta") -> "asyncio.Future[None]")]
+    fn start<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        seconds: Seconds,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let steps = ffi::step_memory(name, seconds.0);
+        let (loop_future, call) = spawn_call(py, steps, Arc::new(()), |py, ()| Ok(py.None()))?;
+        *lock(&self.0) = Some(call);
+        Ok(loop_future)
+    }
+
+    /// Takes no further step.
+    fn stop(&self) {
+        drop(lock(&self.0).take());
+    }
 }
 
 /// Replaces the default client and its used flag. Returns the previous values.

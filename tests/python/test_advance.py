@@ -71,6 +71,47 @@ def test_blocking_advance_in_a_loop_ends(fake: TestRedlock) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_cancelled_advance_takes_no_further_step(fake: TestRedlock, backend: str) -> None:
+    shared = fake.as_async()
+
+    async def main() -> None:
+        lease = await shared.lock("job", ttl=3600).acquire()
+        async with anyio.create_task_group() as group:
+            group.start_soon(shared.advance, 3e8)
+            while fake.stats().renewed < 3:
+                await anyio.sleep(0)
+            group.cancel_scope.cancel()
+        await shared.advance(0)
+        renewed = fake.stats().renewed
+        for _ in range(20):
+            await shared.advance(0)
+        assert (fake.stats().renewed, lease.held) == (renewed, True)
+        await lease.release()
+
+    anyio.run(main, backend=backend)
+
+
+@pytest.mark.parametrize(("leases", "hours"), [(200, 1), (1, 5)])
+@pytest.mark.slow("advances by hours")
+def test_advance_renews_beside_waiting_acquires(leases: int, hours: int) -> None:
+    async def main() -> None:
+        async with AsyncTestRedlock() as fake:
+            await fake.hold("job", ttl=10)
+            held = [await fake.lock(f"job-{number}", ttl=3).acquire() for number in range(leases)]
+            acquires = [fake.lock("job", wait=1e6).acquire() for _ in range(10)]
+            waits = [asyncio.ensure_future(acquire) for acquire in acquires]
+            await fake.until_waiting(10)
+            await fake.advance(3600 * hours)
+            assert [lease.held for lease in held] == [True] * leases
+            assert not any(wait.done() for wait in waits)
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("wrong", [-1, "10", None, float("nan")])
 def test_invalid_advance_is_refused(fake: TestRedlock, wrong: Any) -> None:
     lease = fake.lock("job").acquire()

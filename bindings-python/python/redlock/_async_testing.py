@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from redlock._native import AsyncLease, AsyncRedlock, _step_memory_later
+from redlock._native import AsyncLease, AsyncRedlock, _Steps
 from redlock._test_waits import (
     Deadline,
     Names,
@@ -85,7 +85,11 @@ class AsyncTests(AsyncRedlock):
             False
         """
         with Notified(self._test.leases()) as notified:
-            await _step_memory_later(self._test._node, seconds)
+            steps = _Steps()
+            try:
+                await steps.start(self._test._node, seconds)
+            finally:
+                steps.stop()
             await turns(notified.until_notified())
 
     async def jump(self, seconds: "float | timedelta") -> None:

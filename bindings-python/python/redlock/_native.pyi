@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLeader", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Leader", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_leader", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_step_memory", "_step_memory_later", "_swap_default", "configure", "leader", "lock", "once", "rwlock", "semaphore"]
+__all__ = ["__version__", "AsyncLeader", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Leader", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_Steps", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_leader", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_step_memory", "_swap_default", "configure", "leader", "lock", "once", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """
@@ -2359,6 +2359,21 @@ class _Acquire:
         `accept`.
         """
 
+@final
+class _Steps:
+    """
+    The same advance for a coroutine, which can stop it. Dropping this also stops it.
+    """
+    def __new__(cls, /) -> "None": ...
+    def start(self, /, name: "str", seconds: "float | datetime.timedelta") -> "asyncio.Future[None]":
+        """
+        Begins. Returns an asyncio future that is done at the end.
+        """
+    def stop(self, /) -> None:
+        """
+        Takes no further step.
+        """
+
 def _advance_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":
     """
     Advances the clock of the clients whose only node is `memory://name`.
@@ -2437,11 +2452,6 @@ def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
 def _step_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":
     """
     Advances that clock from one deadline to the next, and waits for the renewals and losses on the way.
-    """
-
-def _step_memory_later(name: "str", seconds: "float | datetime.timedelta") -> "collections.abc.Awaitable[None]":
-    """
-    The same as an awaitable of the running event loop.
     """
 
 def _swap_default(other: "tuple[Redlock, bool] | None") -> "tuple[Redlock, bool] | None":

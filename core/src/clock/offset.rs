@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future;
 
-use super::stepping::{Sleepers, Stepped, advance_in_background};
+use super::stepping::{Sleepers, Stepped};
 use super::{Clock, Instant, SLICE, Sleep, SystemClock};
 use crate::runtime::{background, lock, machine};
 
@@ -32,11 +32,6 @@ impl OffsetClock {
         let _ = self.0.offset.fetch_update(Ordering::SeqCst, Ordering::SeqCst, later);
         let due = lock(&self.0.sleepers).due(self.now());
         due.into_iter().for_each(Waker::wake);
-    }
-
-    /// Advances the clock from one deadline to the next, and lets the woken tasks run after each.
-    pub(crate) async fn step(&self, time: Duration) {
-        advance_in_background(self.clone(), time).await;
     }
 
     fn by(&self) -> Duration {
@@ -100,6 +95,7 @@ impl OffsetSleeper {
 
 impl Drop for OffsetSleeper {
     fn drop(&mut self) {
-        lock(&self.clock.0.sleepers).remove(self.key);
+        let ended = lock(&self.clock.0.sleepers).remove(self.key);
+        ended.notify_waiters();
     }
 }

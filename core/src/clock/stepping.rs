@@ -4,20 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use futures_util::future::{Either, select};
+use tokio::sync::{Notify, oneshot};
 
 use super::{Clock, Instant};
 use crate::runtime::background;
 
 /// How many turns of the background thread woken tasks get to do their work, because each may wake another.
 const TURNS_PER_CHECK: u32 = 8;
-/// How long to wait, by the system clock, between two checks whether all due sleepers have run.
-const SETTLE_INTERVAL: Duration = Duration::from_millis(2);
-/// The maximum number of checks that find a due sleeper, in one advance. The clock then moves anyway.
-const MAX_CHECKS: u32 = 500;
+/// How long an advance waits for the next sign of other threads, by the system clock. Then one of them is blocked, and
+/// the clock moves anyway.
+const BLOCKED: Duration = Duration::from_secs(1);
 
 /// The futures that wait for a time of a clock.
 #[derive(Default)]
@@ -26,6 +28,8 @@ pub(crate) struct Sleepers {
     by_deadline: BTreeMap<(Instant, u64), Waker>,
     /// Makes the keys of sleepers with the same deadline unique.
     next: u64,
+    /// Notified when a sleeper ends.
+    ended: Arc<Notify>,
 }
 
 impl Sleepers {
@@ -40,8 +44,10 @@ impl Sleepers {
         self.by_deadline.insert(key, waker.clone());
     }
 
-    pub(crate) fn remove(&mut self, key: (Instant, u64)) {
+    /// Removes one that has ended. Notify the result, without a lock.
+    pub(crate) fn remove(&mut self, key: (Instant, u64)) -> Arc<Notify> {
         self.by_deadline.remove(&key);
+        Arc::clone(&self.ended)
     }
 
     /// The wakers of those that are due. Wake them without a lock.
@@ -70,14 +76,19 @@ pub(crate) trait Stepped: Clock {
 }
 
 /// Moves the clock by `time`, from one deadline to the next, and lets the woken tasks run after each.
-pub(crate) async fn advance(clock: &impl Stepped, time: Duration) {
+///
+/// `flushed` completes when the nodes of this clock have run the commands that they have received.
+pub(crate) async fn advance<F>(clock: &impl Stepped, time: Duration, flushed: impl Fn() -> F)
+where
+    F: Future,
+{
     let mut at = clock.now();
     let end = at + time;
-    let mut checks = 0;
+    let mut is_blocked = false;
     loop {
         // Also wakes the sleepers whose deadline passed during the step before. The clock may move without a step.
         clock.move_to(at);
-        settle(clock, &mut checks).await;
+        settle(clock, at, &flushed, &mut is_blocked).await;
         // The next deadline after the last step, not after the current time.
         match clock.with_sleepers(|sleepers| sleepers.after(at)) {
             Some(next) if next < end => at = next,
@@ -88,8 +99,14 @@ pub(crate) async fn advance(clock: &impl Stepped, time: Duration) {
 }
 
 /// The same on the background thread, so that no turn of a caller's event loop is needed for a step.
-pub(crate) async fn advance_in_background(clock: impl Stepped, time: Duration) {
-    on_background(async move { advance(&clock, time).await }).await;
+pub(crate) async fn advance_in_background<F>(
+    clock: impl Stepped,
+    time: Duration,
+    flushed: impl Fn() -> F + Send + Sync + 'static,
+) where
+    F: Future + Send,
+{
+    on_background(async move { advance(&clock, time, flushed).await }).await;
 }
 
 /// Runs a future on the background thread to its end.
@@ -104,53 +121,154 @@ async fn on_background(work: impl Future<Output = ()> + Send + 'static) {
     drop(task);
 }
 
-/// Waits until all due sleepers were polled and their tasks had some turns. A thread that is blocked polls none.
-async fn settle(clock: &impl Stepped, checks: &mut u32) {
+/// Waits until all sleepers that are due at this step were polled, and their tasks had some turns.
+async fn settle<F>(
+    clock: &impl Stepped,
+    at: Instant,
+    flushed: impl Fn() -> F,
+    is_blocked: &mut bool,
+) where
+    F: Future,
+{
     loop {
         for _ in 0..TURNS_PER_CHECK {
-            turn().await;
+            is_in_time(on_background(background::idle())).await;
+            // A thread that another one has interrupted inside a node may have the command of a renewal.
+            is_in_time(flushed()).await;
         }
-        let now = clock.now();
-        if *checks >= MAX_CHECKS || !clock.with_sleepers(|sleepers| sleepers.has_due(now)) {
+        // An advance waits once for a blocked thread, whose sleepers are due in all later steps too.
+        if *is_blocked || !clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
             return;
         }
-        *checks += 1;
-        background::sleep(SETTLE_INTERVAL).await;
+        *is_blocked = !all_polled(clock, at).await;
     }
 }
 
-/// Waits until the background thread has run everything that was queued.
-async fn turn() {
-    on_background(async {}).await;
+/// Waits until no sleeper is due. Returns false if none was polled for a while.
+async fn all_polled(clock: &impl Stepped, at: Instant) -> bool {
+    let ended = clock.with_sleepers(|sleepers| Arc::clone(&sleepers.ended));
+    loop {
+        // Begins to listen before the check.
+        let next = ended.notified();
+        if !clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
+            return true;
+        }
+        if !is_in_time(next).await {
+            return false;
+        }
+    }
+}
+
+/// Whether the future completes before a thread counts as blocked.
+async fn is_in_time(done: impl Future) -> bool {
+    matches!(select(pin!(done), pin!(background::sleep(BLOCKED))).await, Either::Left(_))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::{poll_fn, ready};
+    use std::sync::Mutex;
+    use std::thread;
+
     use futures_util::future::join_all;
     use futures_util::poll;
+    use tokio::runtime::Builder;
+    use tokio::task::{JoinHandle, yield_now};
 
     use super::*;
     use crate::clock::OffsetClock;
+    use crate::runtime::lock;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Returns the time at which a task that sleeps until `at` and then does `work` is done.
+    fn done_at<F>(clock: &OffsetClock, at: Instant, work: F) -> JoinHandle<Instant>
+    where
+        F: Future + Send + 'static,
+    {
+        let clock = clock.clone();
+        background::handle().unwrap().spawn(async move {
+            clock.sleep_until(at).await;
+            work.await;
+            clock.now()
+        })
+    }
 
     #[tokio::test]
     async fn a_deadline_that_passes_during_a_step_is_a_step_too() {
         let clock = OffsetClock::default();
         let start = clock.now();
-        // A task that is blocked uses up the checks, so that the next steps wait for no timer of the system.
-        let mut blocked = clock.sleep_until(start + Duration::from_secs(1));
+        // The next steps do not wait for it any more.
+        let mut blocked = clock.sleep_until(start + SECOND);
         assert!(poll!(&mut blocked).is_pending());
-        let woken = |at: Duration| {
-            let clock = clock.clone();
-            background::handle().unwrap().spawn(async move {
-                clock.sleep_until(start + at).await;
-                clock.now()
-            })
-        };
         // A step takes longer than a microsecond, so most of these deadlines pass during the step before.
-        let first = Duration::from_secs(20);
-        let woken = join_all((0..500).map(|micros| woken(first + Duration::from_micros(micros))));
-        clock.step(Duration::from_mins(1)).await;
-        let latest = woken.await.into_iter().map(Result::unwrap).max().unwrap();
-        assert!(latest.since(start) < Duration::from_secs(40), "{:?}", latest.since(start));
+        let first = start + 20 * SECOND;
+        let done = |micros| done_at(&clock, first + Duration::from_micros(micros), ready(()));
+        let done = join_all((0..500).map(done));
+        advance_in_background(clock.clone(), 60 * SECOND, || ready(())).await;
+        let latest = done.await.into_iter().map(Result::unwrap).max().unwrap();
+        assert!(latest.since(start) < 40 * SECOND, "{:?}", latest.since(start));
+    }
+
+    #[tokio::test]
+    async fn a_step_includes_what_gives_way_to_other_tasks() {
+        let clock = OffsetClock::default();
+        let start = clock.now();
+        let done = done_at(&clock, start + SECOND, async {
+            for _ in 0..1000 {
+                yield_now().await;
+            }
+        });
+        advance_in_background(clock.clone(), 60 * SECOND, || ready(())).await;
+        assert!(done.await.unwrap().since(start) < 40 * SECOND);
+    }
+
+    #[tokio::test]
+    async fn a_step_includes_the_commands_that_a_node_has_received() {
+        let clock = OffsetClock::default();
+        let start = clock.now();
+        let (received, sent) = oneshot::channel::<()>();
+        let done = done_at(&clock, start + SECOND, sent);
+        let (stepped, received) = (clock.clone(), Arc::new(Mutex::new(Some(received))));
+        let flushed = move || {
+            let (clock, received) = (stepped.clone(), Arc::clone(&received));
+            async move {
+                // The command is sent at the first deadline.
+                if clock.now() >= start + SECOND {
+                    lock(&received).take();
+                }
+            }
+        };
+        advance_in_background(clock.clone(), 60 * SECOND, flushed).await;
+        assert!(done.await.unwrap().since(start) < 40 * SECOND);
+    }
+
+    #[tokio::test]
+    async fn a_step_waits_for_a_slow_thread() {
+        let clock = OffsetClock::default();
+        let (start, slow) = (clock.now(), clock.clone());
+        let (listening, begun) = oneshot::channel::<()>();
+        let thread = thread::spawn(move || {
+            let late = |second: u32| {
+                let (at, clock) = (start + second * SECOND, slow.clone());
+                let mut sleep = clock.sleep_until(at);
+                poll_fn(move |cx| {
+                    thread::sleep(Duration::from_millis(3));
+                    sleep.as_mut().poll(cx).map(|()| clock.now().since(at))
+                })
+            };
+            let runtime = Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let mut sleeps = join_all((1..50).map(late));
+                assert!(poll!(&mut sleeps).is_pending());
+                drop(listening);
+                sleeps.await.into_iter().max().unwrap()
+            })
+        });
+        let _ = begun.await;
+        advance_in_background(clock.clone(), 60 * SECOND, || ready(())).await;
+        let late = thread.join().unwrap();
+        // The clock may move one step further before the time is read.
+        assert!(late < 5 * SECOND, "{late:?}");
     }
 }

@@ -41,6 +41,8 @@ pub(crate) use fencing::{Fencing, IMPOSSIBLE};
 pub(crate) use guarded::Guarded;
 pub(crate) use keys::{check_lock_key, fence_key, permits_key, sides, stored_name};
 pub(crate) use label::{Label, LabelOption};
+#[cfg(feature = "testing")]
+pub(crate) use memory::flush_memory;
 pub(crate) use memory::{Memory, MemoryNode};
 pub use memory::{advance_memory, fail_memory, step_memory};
 pub(crate) use outage::{Outage, Proof};

@@ -18,6 +18,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::runtime::descriptors::{self, Descriptors};
@@ -38,6 +39,8 @@ static BACKGROUND_THREAD: PerProcess<BackgroundThread> = PerProcess::new();
 struct BackgroundThread {
     handle: Handle,
     descriptors: Arc<Descriptors>,
+    /// Notified when the thread has nothing left to do.
+    idle: Arc<Notify>,
 }
 
 /// Whether the current thread is the background thread.
@@ -67,6 +70,8 @@ pub fn has_lost_descriptors() -> bool {
 fn start() -> io::Result<BackgroundThread> {
     let opened = Arc::new(Descriptors::open()?);
     let (checked, ended) = (Arc::clone(&opened), Arc::clone(&opened));
+    let idle = Arc::new(Notify::new());
+    let parking = Arc::clone(&idle);
     // A single thread: its tasks are short, and a second thread would only add hand-overs.
     let mut builder = Builder::new_current_thread();
     builder.enable_all().on_thread_park(move || {
@@ -76,6 +81,7 @@ fn start() -> io::Result<BackgroundThread> {
             // Not by unwinding: it would close descriptors whose numbers may have other owners.
             park_forever();
         }
+        parking.notify_waiters();
     });
     let runtime = builder.build()?;
     let (handle, runtime) = (runtime.handle().clone(), Unblocking(Some(runtime)));
@@ -92,7 +98,7 @@ fn start() -> io::Result<BackgroundThread> {
         descriptors::notify();
         park_forever();
     })?;
-    Ok(BackgroundThread { handle, descriptors: opened })
+    Ok(BackgroundThread { handle, descriptors: opened, idle })
 }
 
 fn park_forever() {
@@ -225,6 +231,14 @@ where
         Ok(handle) => RunningTask::There(Owned::new(handle.spawn(future).abort_handle())),
         Err(_) => RunningTask::Here(Mutex::new(Some(Box::pin(future)))),
     })
+}
+
+/// Waits until the background thread has nothing left to do before a timer or another thread wakes it.
+///
+/// Await it on that thread. Elsewhere, work that other threads have queued before may be left.
+pub(crate) async fn idle() {
+    let Ok(thread) = thread() else { return };
+    thread.idle.notified().await;
 }
 
 /// A future that waits for one event. Dropping this drops it.

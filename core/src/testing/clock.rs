@@ -7,8 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::clock::stepping::{Sleepers, Stepped, advance};
 use crate::clock::{Clock, Instant, Sleep};
+use crate::node::flush_memory;
 use crate::runtime::lock;
 
 /// A clock for [`TestRedlock::with_clock`](super::TestRedlock::with_clock) that stands still until
@@ -56,7 +59,11 @@ impl TestClock {
     ///
     /// The test must poll its own futures concurrently, for example an acquire in `tokio::join!` or in a task.
     pub async fn advance(&self, time: Duration) {
-        advance(&self.0, time).await;
+        let flushed = || {
+            let nodes = lock(&self.0.0).nodes.clone();
+            async move { join_all(nodes.iter().map(|node| flush_memory(node))).await }
+        };
+        advance(&self.0, time, flushed).await;
     }
 
     /// Advances the clock at once, as for a process that was stopped and finds its leases lost.
@@ -67,6 +74,11 @@ impl TestClock {
     /// Returns the clock as a client uses it. Only clients of this module do.
     pub(super) fn shared(&self) -> Arc<dyn Clock> {
         Arc::new(self.0.clone())
+    }
+
+    /// An advance then also waits for the commands of the node `memory://node`.
+    pub(super) fn add_node(&self, node: &str) {
+        lock(&self.0.0).nodes.push(node.to_owned());
     }
 }
 
@@ -80,11 +92,12 @@ impl fmt::Debug for TestClock {
 #[derive(Clone, Default)]
 struct ManualClock(Arc<Mutex<TestClockState>>);
 
-/// The current time, and the sleepers.
+/// The current time, the sleepers, and the names of the nodes of its clients.
 #[derive(Default)]
 struct TestClockState {
     now: Duration,
     sleepers: Sleepers,
+    nodes: Vec<String>,
 }
 
 impl ManualClock {
@@ -139,7 +152,9 @@ impl Future for TestSleeper {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.clock.0);
         if Instant::from_start(state.now) >= self.key.0 {
-            state.sleepers.remove(self.key);
+            let ended = state.sleepers.remove(self.key);
+            drop(state);
+            ended.notify_waiters();
             return Poll::Ready(());
         }
         state.sleepers.insert(self.key, cx.waker());
@@ -149,7 +164,8 @@ impl Future for TestSleeper {
 
 impl Drop for TestSleeper {
     fn drop(&mut self) {
-        lock(&self.clock.0).sleepers.remove(self.key);
+        let ended = lock(&self.clock.0).sleepers.remove(self.key);
+        ended.notify_waiters();
     }
 }
 

@@ -94,6 +94,7 @@ impl TestRedlock {
     /// ```
     pub fn with_clock(clock: &TestClock) -> Result<Self> {
         let mut made = Self::with(|builder| builder.clock(clock.shared()))?;
+        clock.add_node(&made.node);
         made.clock = Some(clock.clone());
         Ok(made)
     }

@@ -23,6 +23,8 @@ use super::{
 use crate::clock::{Clock, Instant};
 use crate::runtime::lock;
 pub(crate) use store::Memory;
+#[cfg(feature = "testing")]
+pub(crate) use store::flush_memory;
 use store::{Data, Store, StoredKey};
 pub use store::{advance_memory, fail_memory, step_memory};
 

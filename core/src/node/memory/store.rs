@@ -10,8 +10,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use super::sides::Turns;
+use crate::clock::stepping::advance_in_background;
 use crate::clock::{Clock, Instant, OffsetClock};
 use crate::node::{KEPT_PREFIX, SHARED_PREFIX, Watch};
 use crate::runtime::{Exclusive, PerProcess, Visitor, lock, poll_next};
@@ -47,6 +49,13 @@ impl Store {
         while let Some(((), others)) = self.data.try_with(Visitor::Thread, Data::run_all)
             && others.include(Visitor::Thread)
         {}
+    }
+
+    /// Waits until the commands that it has received were run.
+    async fn flushed(&self) {
+        let (done, seen) = oneshot::channel::<()>();
+        self.run(move |_| drop(done));
+        let _ = seen.await;
     }
 }
 
@@ -218,17 +227,34 @@ pub fn step_memory(
     name: &str,
     time: Duration,
 ) -> impl Future<Output = ()> + Send + 'static + use<> {
-    let clock = named(name).clock.clone();
-    async move { clock.step(time).await }
+    let store = named(name);
+    async move {
+        let clock = store.clock.clone();
+        let flushed = move || {
+            let store = Arc::clone(&store);
+            async move { store.flushed().await }
+        };
+        advance_in_background(clock, time, flushed).await;
+    }
+}
+
+/// Waits until the node `memory://name` has run the commands that it has received.
+#[cfg(feature = "testing")]
+pub(crate) async fn flush_memory(name: &str) {
+    named(name).flushed().await;
 }
 
 #[cfg(test)]
 mod tests {
     use std::thread::yield_now;
 
+    use futures_util::FutureExt;
+
     use super::*;
     use crate::client::Redlock;
+    use crate::clock::SystemClock;
     use crate::lease::LeaseHandle;
+    use crate::runtime::background;
 
     fn acquired(url: &str) -> LeaseHandle {
         let client = Redlock::builder([url]).build().unwrap();
@@ -237,8 +263,47 @@ mod tests {
     }
 
     fn until(condition: impl Fn() -> bool) {
+        let end = SystemClock.now() + Duration::from_secs(30);
         while !condition() {
+            assert!(SystemClock.now() < end);
             yield_now();
+        }
+    }
+
+    #[test]
+    fn a_flush_includes_the_commands_left_to_a_suspended_thread() {
+        let store = Arc::new(Store::default());
+        let (ran, inside) = (Arc::new(AtomicBool::default()), Arc::clone(&store));
+        let (left, flush) = (Arc::clone(&ran), Arc::clone(&store));
+        store.run(move |data| {
+            inside.run(move |_| left.store(true, Ordering::SeqCst));
+            assert_eq!(data.commands.len(), 1);
+            assert!(flush.flushed().now_or_never().is_none());
+            // Both are run when this thread leaves the store.
+            assert_eq!(data.commands.len(), 2);
+        });
+        assert!(ran.load(Ordering::SeqCst));
+        assert!(store.flushed().now_or_never().is_some());
+    }
+
+    /// Ends when this advance has sent a command to the node, whose store this thread does not leave.
+    fn until_flushed(node: &str, advance: impl Future<Output = ()> + Send + 'static) {
+        named(node).run(|data| {
+            let _advance = background::observe(advance);
+            until(|| !data.commands.is_empty());
+        });
+    }
+
+    #[test]
+    fn an_advance_flushes_its_nodes() {
+        until_flushed("stepped", step_memory("stepped", Duration::from_secs(1)));
+        #[cfg(feature = "testing")]
+        {
+            let clock = crate::testing::TestClock::new();
+            let redlock = crate::testing::TestRedlock::with_clock(&clock).unwrap();
+            let node = redlock.nodes()[0].replace("memory://", "");
+            let advance = clock.clone();
+            until_flushed(&node, async move { advance.advance(Duration::from_secs(1)).await });
         }
     }
 
