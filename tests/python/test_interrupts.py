@@ -24,3 +24,8 @@ def test_interrupt_at_any_step_of_an_exit_stack_leaves_no_key(kind: str) -> None
 @pytest.mark.parametrize("call", ["acquire", "try_acquire", "with", "stack"])
 def test_interrupt_before_a_call_returns_its_lease_leaves_no_key(call: str) -> None:
     assert output("interrupted_return.py", call) == "None False 0\n"
+
+
+def test_lock_works_while_a_module_it_needs_is_being_imported() -> None:
+    """A signal handler that interrupts an import finds the module without its contents."""
+    assert output("unfinished_import.py") == "True True\n"

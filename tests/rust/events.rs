@@ -10,7 +10,9 @@ mod support;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use redlock::Redlock;
@@ -42,6 +44,8 @@ static WANTED: Mutex<LevelFilter> = Mutex::new(LevelFilter::DEBUG);
 static EVENTS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 /// Each with its number of handles.
 static SPANS: Mutex<Vec<(Entry, usize, &'static Metadata<'static>)>> = Mutex::new(Vec::new());
+/// What the subscriber does when the next span begins.
+static IN_NEXT_SPAN: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 /// The subscriber calls of each thread.
 static THREADS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -98,6 +102,8 @@ impl Subscriber for TestSubscriber {
 
     fn new_span(&self, made: &Attributes<'_>) -> Id {
         Self::called();
+        let act = lock(&IN_NEXT_SPAN).take();
+        act.into_iter().for_each(|act| act());
         let (name, level) = (made.metadata().name(), *made.metadata().level());
         let mut entry = Self::entry(name, level, made.parent(), made.is_contextual());
         made.record(&mut entry);
@@ -360,6 +366,31 @@ fn frequent_outages_are_logged_at_growing_intervals() {
     assert_eq!((records.len(), ends_of_outages(0).len()), (10, 10));
     let last = &records[9].fields["message"];
     assert!(last.contains("(42 similar records were omitted before)"), "{last}");
+}
+
+#[test]
+fn an_advance_waits_for_a_call_that_is_not_asleep() {
+    let _turn = turn(LevelFilter::INFO);
+    let clock = TestClock::new();
+    for redlock in [TestRedlock::new().unwrap(), TestRedlock::with_clock(&clock).unwrap()] {
+        let theirs = block_on(redlock.hold("job")).unwrap();
+        let (begins, begun) = channel();
+        let slow = Box::new(move || {
+            begins.send(()).unwrap();
+            thread::sleep(millis(50));
+        });
+        thread::scope(|scope| {
+            // The span begins after the acquire has read the clock, and before it sleeps.
+            *lock(&IN_NEXT_SPAN) = Some(slow);
+            let acquire = redlock.lock("job").wait(millis(5000));
+            let failed = scope.spawn(move || block_on(acquire.acquire()).unwrap_err());
+            begun.recv().unwrap();
+            block_on(redlock.advance(millis(60_000)));
+            let waited = failed.join().unwrap().waited().unwrap();
+            assert!(waited < millis(30_000), "{waited:?}");
+        });
+        block_on(theirs.release()).unwrap();
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::once_cell::{Once, intern};
 use crate::runtime::interpreter_end::Inside;
+use crate::runtime::origin::copy_context;
 
 /// A callback of a future.
 pub(super) struct DoneCallback {
@@ -24,12 +25,11 @@ impl DoneCallback {
         function: Py<PyAny>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        static COPY: Once<Py<PyAny>> = Once::new();
         let owner = function.bind(py).getattr_opt(intern!(py, "__self__"))?;
         let is_task =
             context.is_some() && owner.map_or(Ok(false), |owner| owner.is_instance(task(py)?))?;
         let context = match context {
-            None => Some(COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind()),
+            None => Some(copy_context(py)?),
             context => context,
         };
         Ok(Self { function, context, is_task })

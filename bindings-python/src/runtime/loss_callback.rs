@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PySet};
 use pyo3::{PyTraverseError, PyVisit};
 
 use crate::once_cell::{Once, intern};
+use crate::runtime::origin::copy_context;
 
 /// A function that receives the error.
 pub(crate) struct Callback {
@@ -41,9 +42,7 @@ impl Callback {
 
     /// Creates a callback with a copy of the current context.
     pub(crate) fn here(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
-        static COPY: Once<Py<PyAny>> = Once::new();
-        let context = COPY.import(py, "contextvars", "copy_context")?.call0()?.unbind();
-        Ok(Self { function, context: Some(context), mark: Mark::default() })
+        Ok(Self { function, context: Some(copy_context(py)?), mark: Mark::default() })
     }
 
     /// Returns its mark.

@@ -67,14 +67,18 @@ pub(super) fn set_logged(topic: Topic, is_logged: bool) {
 
 /// Copies the context variables of the current call, if records of calls are logged.
 pub(crate) fn capture(py: Python<'_>) -> PyResult<Option<CallContext>> {
-    static COPY: Once<Py<PyAny>> = Once::new();
     let is_logged = |topic: Topic| LOGGED[topic as usize].load(Ordering::Relaxed);
     if !is_logged(Topic::Acquire) && !is_logged(Topic::Lease) {
         return Ok(None);
     }
-    COPY.import(py, "contextvars", "copy_context")?
-        .call0()
-        .map(|copy| Some(Arc::new(copy.unbind())))
+    Ok(Some(Arc::new(copy_context(py)?)))
+}
+
+/// Copies the current context (`contextvars`).
+pub(super) fn copy_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    static COPY: Once<Py<PyAny>> = Once::new();
+    // Not from `contextvars`. A signal handler that interrupts the import of that module finds it empty.
+    Ok(COPY.import(py, "_contextvars", "copy_context")?.call0()?.unbind())
 }
 
 thread_local! {

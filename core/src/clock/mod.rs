@@ -6,6 +6,7 @@
 mod offset;
 #[cfg(test)]
 pub(crate) mod paused;
+mod polls;
 pub(crate) mod stepping;
 
 use std::future::Future;
@@ -13,6 +14,8 @@ use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use offset::OffsetClock;
+pub use polls::Polls;
+pub(crate) use polls::polled;
 
 use crate::runtime::machine;
 pub use crate::runtime::machine::Instant;
@@ -58,6 +61,12 @@ pub trait Clock: Send + Sync + 'static {
     ///
     /// The future may complete late, but never early. Callers compare `now` with their deadline when it completes.
     fn sleep_until(&self, at: Instant) -> Sleep;
+
+    /// The polls of calls that are under way, for a clock that does not move meanwhile.
+    #[doc(hidden)]
+    fn polls(&self) -> Option<&Polls> {
+        None
+    }
 }
 
 /// The clock of the operating system.

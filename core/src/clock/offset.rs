@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future;
 
 use super::stepping::{Sleepers, Stepped};
-use super::{Clock, Instant, SLICE, Sleep, SystemClock};
+use super::{Clock, Instant, Polls, SLICE, Sleep, SystemClock};
 use crate::runtime::{background, lock, machine};
 
 /// The system clock with an offset. Copies are the same clock.
@@ -22,6 +22,7 @@ struct OffsetState {
     /// In nanoseconds.
     offset: AtomicU64,
     sleepers: Mutex<Sleepers>,
+    polls: Polls,
 }
 
 impl OffsetClock {
@@ -57,6 +58,10 @@ impl Clock for OffsetClock {
     fn wall_micros(&self) -> u64 {
         let by = u64::try_from(self.by().as_micros()).unwrap_or(u64::MAX);
         SystemClock.wall_micros().saturating_add(by)
+    }
+
+    fn polls(&self) -> Option<&Polls> {
+        Some(&self.0.polls)
     }
 
     fn sleep_until(&self, at: Instant) -> Sleep {
@@ -96,6 +101,8 @@ impl OffsetSleeper {
 impl Drop for OffsetSleeper {
     fn drop(&mut self) {
         let ended = lock(&self.clock.0.sleepers).remove(self.key);
-        ended.notify_waiters();
+        if let Some(ended) = ended {
+            ended.notify_waiters();
+        }
     }
 }

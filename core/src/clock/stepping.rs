@@ -28,7 +28,9 @@ pub(crate) struct Sleepers {
     by_deadline: BTreeMap<(Instant, u64), Waker>,
     /// Makes the keys of sleepers with the same deadline unique.
     next: u64,
-    /// Notified when a sleeper ends.
+    /// The time of the last move.
+    moved_to: Instant,
+    /// Notified when a sleeper ends that was due at that time. An advance could wait endlessly for the others.
     ended: Arc<Notify>,
 }
 
@@ -45,13 +47,15 @@ impl Sleepers {
     }
 
     /// Removes one that has ended. Notify the result, without a lock.
-    pub(crate) fn remove(&mut self, key: (Instant, u64)) -> Arc<Notify> {
-        self.by_deadline.remove(&key);
-        Arc::clone(&self.ended)
+    pub(crate) fn remove(&mut self, key: (Instant, u64)) -> Option<Arc<Notify>> {
+        let waker = self.by_deadline.remove(&key)?;
+        drop(waker);
+        (key.0 <= self.moved_to).then(|| Arc::clone(&self.ended))
     }
 
-    /// The wakers of those that are due. Wake them without a lock.
-    pub(crate) fn due(&self, now: Instant) -> Vec<Waker> {
+    /// The wakers of those that are due after a move. Wake them without a lock.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<Waker> {
+        self.moved_to = now;
         let due = self.by_deadline.range(..=(now, u64::MAX));
         due.map(|(_, waker)| waker.clone()).collect()
     }
@@ -137,10 +141,20 @@ async fn settle<F>(
             is_in_time(flushed()).await;
         }
         // An advance waits once for a blocked thread, whose sleepers are due in all later steps too.
-        if *is_blocked || !clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
+        if *is_blocked {
             return;
         }
-        *is_blocked = !all_polled(clock, at).await;
+        if clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
+            *is_blocked = !all_polled(clock, at).await;
+            continue;
+        }
+        // After the sleepers, which end during polls.
+        let Some(polls) = clock.polls() else { return };
+        let generation = polls.next_generation();
+        if polls.are_over(generation) {
+            return;
+        }
+        *is_blocked = !is_in_time(polls.until_over(generation)).await;
     }
 }
 
@@ -270,5 +284,26 @@ mod tests {
         let late = thread.join().unwrap();
         // The clock may move one step further before the time is read.
         assert!(late < 5 * SECOND, "{late:?}");
+    }
+
+    #[tokio::test]
+    async fn sleepers_that_are_not_due_do_not_make_a_blocked_thread_count_as_running() {
+        let clock = OffsetClock::default();
+        let mut blocked = clock.sleep_until(clock.now() + SECOND);
+        assert!(poll!(&mut blocked).is_pending());
+        let others = async {
+            loop {
+                let mut other = clock.sleep_until(clock.now() + 3600 * SECOND);
+                assert!(poll!(&mut other).is_pending());
+                drop(other);
+                background::sleep(BLOCKED / 5).await;
+            }
+        };
+        let advance = advance_in_background(clock.clone(), 60 * SECOND, || ready(()));
+        tokio::select! {
+            () = advance => {}
+            () = others => {}
+            () = background::sleep(20 * BLOCKED) => panic!("the advance does not end"),
+        }
     }
 }

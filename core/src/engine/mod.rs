@@ -20,6 +20,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::acquire::{acquire, attach, try_acquire};
+use crate::clock::polled;
 use crate::error::{Error, ErrorKind, LossReason, Result};
 use crate::lease::{Lease, Leases};
 use crate::node::{Claim, KEPT_PREFIX, SHARED_PREFIX};
@@ -41,15 +42,17 @@ pub use stored::{Stored, StoredLock};
 /// Awaits a call in place, because passing a large future to a function copies it. If a forked child continues the
 /// call, it ends there immediately: its lease, if any, belongs to the parent.
 macro_rules! in_own_process {
-    ($request:expr, $call:expr) => {
-        pin!(Made::new($call)).await.unwrap_or_else(|| Err(forked($request)))
+    ($running:expr, $request:expr, $call:expr) => {
+        polled(&*$running.leases().nodes.clock, pin!(Made::new($call)))
+            .await
+            .unwrap_or_else(|| Err(forked($request)))
     };
 }
 
 /// Runs a call until the components fail that it uses.
 macro_rules! while_running {
     ($running:expr, $request:expr, $call:expr) => {
-        in_own_process!($request, async {
+        in_own_process!($running, $request, async {
             tokio::select! {
                 biased;
                 done = $call => done,
@@ -62,7 +65,7 @@ macro_rules! while_running {
 /// Runs an acquire until it ends, the components fail or the client is closed.
 macro_rules! while_open {
     ($engine:expr, $running:expr, $request:expr, $call:expr) => {
-        in_own_process!($request, async {
+        in_own_process!($running, $request, async {
             let mut call = pin!($call);
             tokio::select! {
                 biased;

@@ -33,7 +33,7 @@ use crate::lease::LeaseHandle;
 
 // Items of the core that the bindings use unchanged.
 pub use crate::acquire::NOT_REENTRANT;
-pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
+pub use crate::clock::{Clock, Instant, Polls, Sleep, SystemClock};
 pub use crate::drivers::{about_to_ask, about_to_wait, wait};
 pub use crate::engine::{NodeReplies, Stored, StoredLock};
 pub use crate::node::address_map::{AddressMapOption, AskAddress, HostPort};

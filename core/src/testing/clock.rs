@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::clock::stepping::{Sleepers, Stepped, advance};
-use crate::clock::{Clock, Instant, Sleep};
+use crate::clock::{Clock, Instant, Polls, Sleep};
 use crate::node::flush_memory;
 use crate::runtime::lock;
 
@@ -60,7 +60,7 @@ impl TestClock {
     /// The test must poll its own futures concurrently, for example an acquire in `tokio::join!` or in a task.
     pub async fn advance(&self, time: Duration) {
         let flushed = || {
-            let nodes = lock(&self.0.0).nodes.clone();
+            let nodes = lock(&self.0.state).nodes.clone();
             async move { join_all(nodes.iter().map(|node| flush_memory(node))).await }
         };
         advance(&self.0, time, flushed).await;
@@ -78,7 +78,7 @@ impl TestClock {
 
     /// An advance then also waits for the commands of the node `memory://node`.
     pub(super) fn add_node(&self, node: &str) {
-        lock(&self.0.0).nodes.push(node.to_owned());
+        lock(&self.0.state).nodes.push(node.to_owned());
     }
 }
 
@@ -90,7 +90,10 @@ impl fmt::Debug for TestClock {
 
 /// A clock that stands still until a test moves it. It is not [`TestClock`] itself, whose type no client accepts.
 #[derive(Clone, Default)]
-struct ManualClock(Arc<Mutex<TestClockState>>);
+struct ManualClock {
+    state: Arc<Mutex<TestClockState>>,
+    polls: Arc<Polls>,
+}
 
 /// The current time, the sleepers, and the names of the nodes of its clients.
 #[derive(Default)]
@@ -102,14 +105,15 @@ struct TestClockState {
 
 impl ManualClock {
     fn elapsed(&self) -> Duration {
-        lock(&self.0).now
+        lock(&self.state).now
     }
 
     fn set_time(&self, at: Duration) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         // Of two concurrent calls, the later time wins.
         state.now = state.now.max(at);
-        let due = state.sleepers.due(Instant::from_start(state.now));
+        let now = Instant::from_start(state.now);
+        let due = state.sleepers.due(now);
         drop(state);
         due.into_iter().for_each(Waker::wake);
     }
@@ -121,7 +125,7 @@ impl Stepped for ManualClock {
     }
 
     fn with_sleepers<T>(&self, read: impl FnOnce(&Sleepers) -> T) -> T {
-        read(&lock(&self.0).sleepers)
+        read(&lock(&self.state).sleepers)
     }
 }
 
@@ -134,8 +138,12 @@ impl Clock for ManualClock {
         wall_micros(self.elapsed())
     }
 
+    fn polls(&self) -> Option<&Polls> {
+        Some(&self.polls)
+    }
+
     fn sleep_until(&self, at: Instant) -> Sleep {
-        let key = lock(&self.0).sleepers.key(at);
+        let key = lock(&self.state).sleepers.key(at);
         Box::pin(TestSleeper { clock: self.clone(), key })
     }
 }
@@ -150,11 +158,13 @@ impl Future for TestSleeper {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.clock.0);
+        let mut state = lock(&self.clock.state);
         if Instant::from_start(state.now) >= self.key.0 {
             let ended = state.sleepers.remove(self.key);
             drop(state);
-            ended.notify_waiters();
+            if let Some(ended) = ended {
+                ended.notify_waiters();
+            }
             return Poll::Ready(());
         }
         state.sleepers.insert(self.key, cx.waker());
@@ -164,8 +174,10 @@ impl Future for TestSleeper {
 
 impl Drop for TestSleeper {
     fn drop(&mut self) {
-        let ended = lock(&self.clock.0).sleepers.remove(self.key);
-        ended.notify_waiters();
+        let ended = lock(&self.clock.state).sleepers.remove(self.key);
+        if let Some(ended) = ended {
+            ended.notify_waiters();
+        }
     }
 }
 

@@ -18,6 +18,8 @@ use uuid::Uuid;
 pub use self::clock::TestClock;
 use crate::client::Builder;
 use crate::client::Redlock;
+#[doc(hidden)]
+pub use crate::clock::Polls;
 pub use crate::clock::{Clock, Instant, Sleep, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};

@@ -85,7 +85,7 @@ def test_sdist_contains_only_what_it_builds_from() -> None:
     assert {"Cargo.lock", "bindings-python/README.md", "core/Cargo.toml", *licences} <= names
     tops = {name.split("/")[0] for name in names}
     files = {"Cargo.lock", "Cargo.toml", "PKG-INFO"} | licences
-    assert tops == {"core", "bindings-python", "pyproject.toml"} | files
+    assert tops == {"core", "cli", "bindings-python", "pyproject.toml"} | files
 
 
 def test_packages_contain_the_licenses_of_their_crates() -> None:
