@@ -42,7 +42,7 @@ pub(crate) struct Steps(Mutex<Option<Call>>);
 #[pymethods]
 impl Steps {
     #[new]
-    #[pyo3(signature = () -> "None")]
+    #[pyo3(signature = ())]
     fn new() -> Self {
         Self(Mutex::default())
     }

@@ -2364,7 +2364,7 @@ class _Steps:
     """
     The same advance for a coroutine, which can stop it. Dropping this also stops it.
     """
-    def __new__(cls, /) -> "None": ...
+    def __new__(cls, /) -> _Steps: ...
     def start(self, /, name: "str", seconds: "float | datetime.timedelta") -> "asyncio.Future[None]":
         """
         Begins. Returns an asyncio future that is done at the end.
