@@ -70,12 +70,12 @@ test("what is shipped does what the tree does", { timeout: 300_000 }, async (con
     "abort",
     "package-copies",
     "errors",
-    "lock",
+    "lease-list",
     "invalid-values",
     "scope",
     "semantics",
     "option-names",
-    "secrets",
+    "rwlock",
   ];
   context.diagnostic(`${await suite(...files)} tests passed`);
 });
