@@ -46,3 +46,12 @@ test("loading a copy inside an async context retains none of its stores", async 
   assert.equal(code, 0, stderr);
   assert.deepEqual(lines, ["0"]);
 });
+
+for (const name of ["redlock-native", "redlock-native/testing", "redlock-native/otel"]) {
+  test(`a context with ${name} does not keep the one before it`, async () => {
+    const flags = ["--expose-gc"];
+    const { code, stderr, lines } = await program("sandboxes", [5, name], { flags });
+    assert.equal(code, 0, stderr);
+    assert.deepEqual(lines, ["0"]);
+  });
+}

@@ -1,7 +1,9 @@
 /** The certificates that this Node.js trusts, for `rediss://` nodes without `tlsCa`. */
 
 import { readFileSync } from "node:fs";
-import tls from "node:tls";
+
+// Bundled, a default import would create an object that keeps the whole context of the first copy of the package.
+import tls = require("node:tls");
 
 /** Certificates to trust, as the native part reads them. */
 export interface Trust {

@@ -1,35 +1,16 @@
 // Loads copies of the package, uses them and drops them. Prints how many copies and other resources remain. Run with
 // --expose-gc. The arguments are the way to load a copy, the number of copies, and the node.
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, resolve } from "node:path";
+import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createContext, runInContext } from "node:vm";
 import { Redlock } from "redlock-native";
+import { loadInContext, newContext } from "../contexts.mjs";
 
 const [how, count, node] = process.argv.slice(2);
 const copies = Number(count);
 const require = createRequire(import.meta.url);
 const entry = require.resolve("redlock-native");
-
-/** Like test runners, which load every file again in a separate context. Only the binary is shared by the process. */
-function inContext() {
-  const context = createContext({ process, performance, AbortController });
-  const loaded = new Map();
-  const load = (file) => {
-    if (loaded.has(file)) return loaded.get(file).exports;
-    const module = { exports: {} };
-    loaded.set(file, module);
-    const next = (id) => {
-      const place = id.startsWith(".") ? resolve(dirname(file), id) : id;
-      return place.endsWith(".js") ? load(place) : require(place);
-    };
-    const text = `(function (exports, require, module) {${readFileSync(file, "utf8")}\n})`;
-    runInContext(text, context, file)(module.exports, next, module);
-    return module.exports;
-  };
-  return load(entry);
-}
 
 /** Like servers that reload their code, with the binary or without. */
 function reloaded() {
@@ -60,7 +41,7 @@ async function use({ Redlock }, at) {
 
 const refs = [];
 async function turn(at) {
-  const copy = how === "context" ? inContext() : reloaded();
+  const copy = how === "context" ? loadInContext(entry, newContext()) : reloaded();
   refs.push(new WeakRef(copy.Redlock));
   await use(copy, at);
 }
