@@ -58,3 +58,15 @@ def test_end_of_a_client_ends_without_its_descriptors(
     program = (PROGRAMS / "closed_before_end.py").read_text()
     out, errors = processes.run(program, redis_server.url, name, how).communicate(timeout=20)
     assert out.strip(), errors
+
+
+@pytest.mark.limit(60)
+@pytest.mark.parametrize("how", ["on_lost", "drop", "advance", "advance_during", "advance_in_loop"])
+def test_first_call_without_descriptors_ends_without_a_panic(
+    redis_server: Server, name: str, how: str
+) -> None:
+    program = (PROGRAMS / "closed_first_call.py").read_text()
+    process = processes.run(program, how, redis_server.url, name)
+    out, errors = process.communicate(timeout=50)
+    assert out == "True\n", (out, errors)
+    assert "PanicException" not in errors

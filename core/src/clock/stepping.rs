@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 
 use super::{Clock, Instant};
-use crate::runtime::background;
+use crate::runtime::{Dependent, Owned, background, depend};
 
 /// How many turns of the background thread woken tasks get to do their work, because each may wake another.
 const TURNS_PER_CHECK: u32 = 8;
-/// How long an advance waits for the next sign of other threads, by the system clock. Then one of them is blocked, and
-/// the clock moves anyway.
+/// How long an advance waits for the next sign of other threads, by the system clock.
 const BLOCKED: Duration = Duration::from_secs(1);
+/// How often in a row an advance waits that long for the background thread, and for the nodes.
+const MAX_LATE: u32 = 3;
 
 /// The futures that wait for a time of a clock.
 #[derive(Default)]
@@ -86,20 +87,7 @@ pub(crate) async fn advance<F>(clock: &impl Stepped, time: Duration, flushed: im
 where
     F: Future,
 {
-    let mut at = clock.now();
-    let end = at + time;
-    let mut is_blocked = false;
-    loop {
-        // Also wakes the sleepers whose deadline passed during the step before. The clock may move without a step.
-        clock.move_to(at);
-        settle(clock, at, &flushed, &mut is_blocked).await;
-        // The next deadline after the last step, not after the current time.
-        match clock.with_sleepers(|sleepers| sleepers.after(at)) {
-            Some(next) if next < end => at = next,
-            _ if at < end => at = end,
-            _ => return,
-        }
-    }
+    Advance::new(clock, flushed).run(time).await;
 }
 
 /// The same on the background thread, so that no turn of a caller's event loop is needed for a step.
@@ -113,74 +101,143 @@ pub(crate) async fn advance_in_background<F>(
     on_background(async move { advance(&clock, time, flushed).await }).await;
 }
 
-/// Runs a future on the background thread to its end.
+/// One advance of a clock.
+struct Advance<'a, C, R> {
+    clock: &'a C,
+    flushed: R,
+    /// After how long without a sign of other threads one of them is blocked. The clock moves then.
+    blocked_after: Duration,
+    /// Whether a caller's thread is blocked, whose sleepers are due in all later steps too.
+    is_blocked: bool,
+    /// How often in a row the background thread was late.
+    late_thread: u32,
+    /// How often in a row the nodes were late.
+    late_nodes: u32,
+}
+
+impl<'a, C, R, F> Advance<'a, C, R>
+where
+    C: Stepped,
+    R: Fn() -> F,
+    F: Future,
+{
+    fn new(clock: &'a C, flushed: R) -> Self {
+        let (blocked_after, is_blocked, late_thread, late_nodes) = (BLOCKED, false, 0, 0);
+        Self { clock, flushed, blocked_after, is_blocked, late_thread, late_nodes }
+    }
+
+    async fn run(&mut self, time: Duration) {
+        let mut at = self.clock.now();
+        let end = at + time;
+        loop {
+            // Also wakes the sleepers whose deadline passed during the step before. The clock may move without a step.
+            self.clock.move_to(at);
+            self.settle(at).await;
+            // The next deadline after the last step, not after the current time.
+            match self.clock.with_sleepers(|sleepers| sleepers.after(at)) {
+                Some(next) if next < end => at = next,
+                _ if at < end => at = end,
+                _ => return,
+            }
+        }
+    }
+
+    /// Waits until all sleepers that are due at this step were polled, and their tasks had some turns.
+    async fn settle(&mut self, at: Instant) {
+        loop {
+            for _ in 0..TURNS_PER_CHECK {
+                let idle = on_background(background::idle());
+                self.late_thread = self.wait(self.late_thread, idle).await;
+                // A thread that another one has interrupted inside a node may have the command of a renewal.
+                self.late_nodes = self.wait(self.late_nodes, (self.flushed)()).await;
+            }
+            // An advance waits once for a blocked thread.
+            if self.is_blocked {
+                return;
+            }
+            if self.clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
+                self.is_blocked = !self.all_polled(at).await;
+                continue;
+            }
+            // After the sleepers, which end during polls.
+            let Some(polls) = self.clock.polls() else { return };
+            let generation = polls.next_generation();
+            if polls.are_over(generation) {
+                return;
+            }
+            self.is_blocked = !self.is_in_time(polls.until_over(generation)).await;
+        }
+    }
+
+    /// Waits until no sleeper is due. Returns false if none was polled for a while.
+    async fn all_polled(&self, at: Instant) -> bool {
+        let ended = self.clock.with_sleepers(|sleepers| Arc::clone(&sleepers.ended));
+        loop {
+            // Begins to listen before the check.
+            let next = ended.notified();
+            if !self.clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
+                return true;
+            }
+            if !self.is_in_time(next).await {
+                return false;
+            }
+        }
+    }
+
+    /// Waits for the background thread or the nodes, unless they were late too often. Returns how often they are late.
+    async fn wait(&self, late: u32, done: impl Future) -> u32 {
+        match late {
+            MAX_LATE => MAX_LATE,
+            _ if self.is_in_time(done).await => 0,
+            _ => late + 1,
+        }
+    }
+
+    /// Whether the future completes before a thread counts as blocked.
+    async fn is_in_time(&self, done: impl Future) -> bool {
+        let blocked = background::sleep(self.blocked_after);
+        matches!(select(pin!(done), pin!(blocked)).await, Either::Left(_))
+    }
+}
+
+/// Runs a future on the background thread to its end, or until that thread ends.
 async fn on_background(work: impl Future<Output = ()> + Send + 'static) {
+    if background::usable_handle().is_err() {
+        return;
+    }
+    // Before the task begins, so that no end of its thread is missed.
+    let end = Arc::new(ThreadEnd { thread: Owned::new(()), ended: Notify::new() });
+    let dependent: Weak<ThreadEnd> = Arc::downgrade(&end);
+    depend(dependent);
     let (done, seen) = oneshot::channel::<()>();
     let task = background::spawn(async move {
         work.await;
         drop(done);
     });
-    // The task drops the sender. Without a thread, it was dropped before.
-    let _ = seen.await;
+    // The task drops the sender, also in a panic.
+    select(seen, pin!(end.ended.notified())).await;
     drop(task);
 }
 
-/// Waits until all sleepers that are due at this step were polled, and their tasks had some turns.
-async fn settle<F>(
-    clock: &impl Stepped,
-    at: Instant,
-    flushed: impl Fn() -> F,
-    is_blocked: &mut bool,
-) where
-    F: Future,
-{
-    loop {
-        for _ in 0..TURNS_PER_CHECK {
-            is_in_time(on_background(background::idle())).await;
-            // A thread that another one has interrupted inside a node may have the command of a renewal.
-            is_in_time(flushed()).await;
-        }
-        // An advance waits once for a blocked thread, whose sleepers are due in all later steps too.
-        if *is_blocked {
-            return;
-        }
-        if clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
-            *is_blocked = !all_polled(clock, at).await;
-            continue;
-        }
-        // After the sleepers, which end during polls.
-        let Some(polls) = clock.polls() else { return };
-        let generation = polls.next_generation();
-        if polls.are_over(generation) {
-            return;
-        }
-        *is_blocked = !is_in_time(polls.until_over(generation)).await;
-    }
+/// The end of a background thread, whose tasks never complete then.
+struct ThreadEnd {
+    thread: Owned<()>,
+    ended: Notify,
 }
 
-/// Waits until no sleeper is due. Returns false if none was polled for a while.
-async fn all_polled(clock: &impl Stepped, at: Instant) -> bool {
-    let ended = clock.with_sleepers(|sleepers| Arc::clone(&sleepers.ended));
-    loop {
-        // Begins to listen before the check.
-        let next = ended.notified();
-        if !clock.with_sleepers(|sleepers| sleepers.has_due(at)) {
-            return true;
-        }
-        if !is_in_time(next).await {
-            return false;
+impl Dependent for ThreadEnd {
+    fn thread_ended(&self) {
+        // Otherwise an earlier thread has ended.
+        if !self.thread.is_ours() {
+            self.ended.notify_one();
         }
     }
-}
-
-/// Whether the future completes before a thread counts as blocked.
-async fn is_in_time(done: impl Future) -> bool {
-    matches!(select(pin!(done), pin!(background::sleep(BLOCKED))).await, Either::Left(_))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::future::{poll_fn, ready};
+    use std::cell::Cell;
+    use std::future::{pending, poll_fn, ready};
     use std::sync::Mutex;
     use std::thread;
 
@@ -280,10 +337,28 @@ mod tests {
             })
         });
         let _ = begun.await;
-        advance_in_background(clock.clone(), 60 * SECOND, || ready(())).await;
+        let advance = Advance::new(&clock, || ready(()));
+        // However long the system keeps the thread from running.
+        Advance { blocked_after: 60 * SECOND, ..advance }.run(60 * SECOND).await;
         let late = thread.join().unwrap();
         // The clock may move one step further before the time is read.
         assert!(late < 5 * SECOND, "{late:?}");
+    }
+
+    #[tokio::test]
+    async fn an_advance_gives_up_a_node_that_never_answers() {
+        let clock = OffsetClock::default();
+        let start = clock.now();
+        let mut deadlines =
+            join_all((1..50).map(|second| clock.sleep_until(start + second * SECOND)));
+        assert!(poll!(&mut deadlines).is_pending());
+        let waits = Cell::new(0);
+        let advance = Advance::new(&clock, || async {
+            waits.set(waits.get() + 1);
+            pending::<()>().await;
+        });
+        Advance { blocked_after: Duration::from_millis(1), ..advance }.run(60 * SECOND).await;
+        assert_eq!(waits.get(), MAX_LATE);
     }
 
     #[tokio::test]

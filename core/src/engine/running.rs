@@ -188,6 +188,13 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The program may have closed them since they were last looked at.
+        background::has_lost_descriptors();
+    }
+}
+
 /// Adds the current number of held leases and of acquires under way.
 pub(crate) fn add_to(acquirer: &Acquirer, stats: &mut Stats) {
     let leases = acquirer.leases.registry.leases();

@@ -60,6 +60,14 @@ pub(crate) fn handle() -> io::Result<Handle> {
     thread().map(|thread| Handle::clone(&thread.handle))
 }
 
+/// [`handle`] for a caller that wakes the thread, which panics without its descriptors.
+///
+/// Looks at them, which takes one cheap system call.
+pub(crate) fn usable_handle() -> io::Result<Handle> {
+    has_lost_descriptors();
+    handle()
+}
+
 /// Whether the program has closed the descriptors of the thread. Called after a panic, which is how tokio reports it to
 /// a thread that wakes this one. The next call then uses another thread.
 pub fn has_lost_descriptors() -> bool {
@@ -93,9 +101,11 @@ fn start() -> io::Result<BackgroundThread> {
             // closed while it is busy.
             let forever = || runtime.block_on(std::future::pending::<()>());
             let _ = catch_unwind(AssertUnwindSafe(forever));
+            ended.lose();
+            // In the runtime again, where wakes need no descriptor.
+            let notify = || runtime.block_on(async { descriptors::notify() });
+            let _ = catch_unwind(AssertUnwindSafe(notify));
         }
-        ended.lose();
-        descriptors::notify();
         park_forever();
     })?;
     Ok(BackgroundThread { handle, descriptors: opened, idle })
@@ -227,7 +237,7 @@ where
         Ok(task) => return Task(RunningTask::Simulated(task)),
         Err(future) => future,
     };
-    Task(match handle() {
+    Task(match usable_handle() {
         Ok(handle) => RunningTask::There(Owned::new(handle.spawn(future).abort_handle())),
         Err(_) => RunningTask::Here(Mutex::new(Some(Box::pin(future)))),
     })
@@ -263,7 +273,7 @@ impl Observing {
 
 impl Wake for Observing {
     fn wake(self: Arc<Self>) {
-        if let Ok(handle) = handle() {
+        if let Ok(handle) = usable_handle() {
             handle.spawn(async move { self.poll() });
         }
     }
