@@ -35,7 +35,7 @@ pub(crate) fn step_memory(py: Python<'_>, name: &str, seconds: Seconds) -> PyRes
     wait(py, ffi::step_memory(name, seconds.0), |_| Ok(()))
 }
 
-/// The same advance for a coroutine, which can stop it. Dropping this also stops it.
+/// An advance from one deadline to the next, for a coroutine that may stop it. Dropping this also stops it.
 #[pyclass(frozen, name = "_Steps", module = "redlock")]
 pub(crate) struct Steps(Mutex<Option<Call>>);
 

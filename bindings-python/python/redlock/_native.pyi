@@ -2362,7 +2362,7 @@ class _Acquire:
 @final
 class _Steps:
     """
-    The same advance for a coroutine, which can stop it. Dropping this also stops it.
+    An advance from one deadline to the next, for a coroutine that may stop it. Dropping this also stops it.
     """
     def __new__(cls, /) -> _Steps: ...
     def start(self, /, name: "str", seconds: "float | datetime.timedelta") -> "asyncio.Future[None]":

@@ -30,7 +30,7 @@ after(() => rm(folder, { recursive: true, force: true }));
 async function suite(...files) {
   const env = { ...process.env };
   delete env.NODE_TEST_CONTEXT;
-  const names = files.map((file) => `tests/node/${file}.test.mjs`);
+  const names = files.map((file) => `tests/node/${file}`);
   const child = spawn(process.execPath, ["--test", "--test-reporter=tap", ...names], {
     cwd: folder,
     env,
@@ -49,7 +49,7 @@ async function suite(...files) {
 const MAX_CONCURRENT = 4;
 
 describe(`${RUNS} times`, () => {
-  for (const file of ["process", "workers", "shutdown"]) {
+  for (const file of ["process.test.mjs", "workers.test.mjs", "shutdown.test.mjs"]) {
     test(file, { timeout: 900_000 }, async (context) => {
       let [passed, begun] = [0, 0];
       const runner = async () => {
@@ -67,15 +67,15 @@ describe(`${RUNS} times`, () => {
 
 test("what is shipped does what the tree does", { timeout: 300_000 }, async (context) => {
   const files = [
-    "abort",
-    "package-copies",
-    "errors",
-    "lease-list",
-    "invalid-values",
-    "scope",
-    "semantics",
-    "option-names",
-    "rwlock",
+    "abort.test.mjs",
+    "package-copies.test.mjs",
+    "errors.test.mjs",
+    "lease-list.test.mjs",
+    "invalid-values.test.mjs",
+    "scope.test.mjs",
+    "semantics.test.mjs",
+    "option-names.test.mjs",
+    "rwlock.test.mjs",
   ];
   context.diagnostic(`${await suite(...files)} tests passed`);
 });
