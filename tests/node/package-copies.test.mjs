@@ -47,7 +47,7 @@ test("loading a copy inside an async context retains none of its stores", async 
   assert.deepEqual(lines, ["0"]);
 });
 
-for (const name of ["redlock-native", "redlock-native/testing", "redlock-native/otel"]) {
+for (const name of ["redlock-native", "redlock-native/testing"]) {
   test(`a context with ${name} does not keep the one before it`, async () => {
     const flags = ["--expose-gc"];
     const { code, stderr, lines } = await program("sandboxes", [5, name], { flags });
