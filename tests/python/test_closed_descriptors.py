@@ -70,3 +70,12 @@ def test_first_call_without_descriptors_ends_without_a_panic(
     out, errors = process.communicate(timeout=50)
     assert out == "True\n", (out, errors)
     assert "PanicException" not in errors
+
+
+@pytest.mark.limit(60)
+def test_lease_acquired_right_before_is_notified(redis_server: Server, name: str) -> None:
+    program = (PROGRAMS / "closed_first_call.py").read_text()
+    # Without the rule, one of four was notified of nothing.
+    started = [processes.run(program, "none", redis_server.url, name) for _ in range(12)]
+    ended = [process.communicate(timeout=50) for process in started]
+    assert [out for out, _ in ended] == ["True\n"] * len(ended), ended

@@ -98,7 +98,8 @@ pub(crate) async fn advance_in_background<F>(
 ) where
     F: Future + Send,
 {
-    on_background(async move { advance(&clock, time, flushed).await }).await;
+    let is_done = on_background(async move { advance(&clock, time, flushed).await }).await;
+    assert!(is_done, "the background thread has ended during an advance");
 }
 
 /// One advance of a clock.
@@ -200,10 +201,10 @@ where
     }
 }
 
-/// Runs a future on the background thread to its end, or until that thread ends.
-async fn on_background(work: impl Future<Output = ()> + Send + 'static) {
+/// Runs a future on the background thread. Returns false if it panics, or if that thread ends before.
+async fn on_background(work: impl Future<Output = ()> + Send + 'static) -> bool {
     if background::usable_handle().is_err() {
-        return;
+        return false;
     }
     // Before the task begins, so that no end of its thread is missed.
     let end = Arc::new(ThreadEnd { thread: Owned::new(()), ended: Notify::new() });
@@ -212,11 +213,12 @@ async fn on_background(work: impl Future<Output = ()> + Send + 'static) {
     let (done, seen) = oneshot::channel::<()>();
     let task = background::spawn(async move {
         work.await;
-        drop(done);
+        let _ = done.send(());
     });
-    // The task drops the sender, also in a panic.
-    select(seen, pin!(end.ended.notified())).await;
+    let is_done =
+        matches!(select(seen, pin!(end.ended.notified())).await, Either::Left((Ok(()), _)));
     drop(task);
+    is_done
 }
 
 /// The end of a background thread, whose tasks never complete then.

@@ -28,6 +28,10 @@ use crate::runtime::machine::{self, Instant};
 use crate::runtime::timers::{self, Timed};
 use crate::runtime::{Made, Owned, PerProcess, lock};
 
+/// How often an idle background thread looks at its descriptors. If they are closed right after an acquire, the wake-up
+/// for its lease is lost.
+const DESCRIPTORS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 thread_local! {
     /// Set only on the background thread.
     static BACKGROUND: Cell<bool> = const { Cell::new(false) };
@@ -85,7 +89,7 @@ fn start() -> io::Result<BackgroundThread> {
     builder.enable_all().on_thread_park(move || {
         if checked.check() {
             // Here, because wakes on this thread need no descriptor.
-            descriptors::notify();
+            notify_of_end();
             // Not by unwinding: it would close descriptors whose numbers may have other owners.
             park_forever();
         }
@@ -99,16 +103,28 @@ fn start() -> io::Result<BackgroundThread> {
         if let Some(runtime) = &runtime.0 {
             // Runs until the process ends, because nothing could join the thread. It can panic if the descriptors are
             // closed while it is busy.
-            let forever = || runtime.block_on(std::future::pending::<()>());
+            let forever = || {
+                runtime.block_on(async {
+                    loop {
+                        tokio::time::sleep(DESCRIPTORS_CHECK_INTERVAL).await;
+                    }
+                });
+            };
             let _ = catch_unwind(AssertUnwindSafe(forever));
             ended.lose();
             // In the runtime again, where wakes need no descriptor.
-            let notify = || runtime.block_on(async { descriptors::notify() });
+            let notify = || runtime.block_on(async { notify_of_end() });
             let _ = catch_unwind(AssertUnwindSafe(notify));
         }
         park_forever();
     })?;
     Ok(BackgroundThread { handle, descriptors: opened, idle })
+}
+
+/// Notifies all that depends on the thread. Observers that it has not polled continue on the next one.
+fn notify_of_end() {
+    descriptors::notify();
+    poll_woken();
 }
 
 fn park_forever() {
@@ -271,11 +287,27 @@ impl Observing {
     }
 }
 
+/// The observers that were woken and not polled yet. Not in tasks, which a thread that ends leaves behind.
+static WOKEN: PerProcess<Mutex<Vec<Arc<Observing>>>> = PerProcess::new();
+
 impl Wake for Observing {
     fn wake(self: Arc<Self>) {
-        if let Ok(handle) = usable_handle() {
-            handle.spawn(async move { self.poll() });
-        }
+        lock(&WOKEN.get_or_make(Mutex::default)).push(self);
+        poll_woken();
+    }
+}
+
+/// Polls the observers that were woken.
+fn poll_woken() {
+    let Some(woken) = WOKEN.get() else { return };
+    if let Ok(handle) = usable_handle() {
+        handle.spawn(async move {
+            let all = std::mem::take(&mut *lock(&woken));
+            for observing in &all {
+                // A panic of one keeps no other from its event.
+                let _ = catch_unwind(AssertUnwindSafe(|| observing.poll()));
+            }
+        });
     }
 }
 

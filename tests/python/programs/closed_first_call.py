@@ -26,6 +26,15 @@ def on_lost() -> bool:
     return told.wait(10)
 
 
+def none() -> bool:
+    """Closes them while the background thread may still begin with the lease."""
+    lease = redlock.Redlock("memory://").lock(name, ttl=30).acquire()
+    told = threading.Event()
+    lease.on_lost(lambda _: told.set())
+    os.closerange(3, 256)
+    return told.wait(10)
+
+
 def drop() -> bool:
     clients = [redlock.Redlock(url), TestRedlock()]
     leases = [client.lock(name, ttl=3).acquire() for client in clients]
@@ -39,7 +48,10 @@ def advance() -> bool:
     fake = TestRedlock()
     fake.lock(name).acquire()
     os.closerange(3, 256)
-    fake.advance(60)
+    try:
+        fake.advance(60)
+    except redlock.LockError as error:
+        return "descriptors" in str(error)
     return True
 
 
