@@ -33,7 +33,8 @@ enum Behaviour {
 }
 
 static TURN: Mutex<()> = Mutex::new(());
-static BEHAVIOUR: Mutex<Behaviour> = Mutex::new(Behaviour::Writes);
+/// The behaviour, and how often a test has set one.
+static BEHAVIOUR: Mutex<(Behaviour, u32)> = Mutex::new((Behaviour::Writes, 0));
 static CHANGED: Condvar = Condvar::new();
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SPAN: Mutex<Option<&'static Metadata<'static>>> = Mutex::new(None);
@@ -64,11 +65,15 @@ impl Subscriber for TestHook {
         if std::env::var_os(LOG_AND_EXIT).is_some() {
             println!("logged: {}", text.0);
         }
+        // One behaviour for the whole line, which the next test may have cleared when this thread wakes.
+        let mut known = lock(&BEHAVIOUR);
+        let (behaviour, number) = *known;
         lock(&LINES).push(text.0.clone());
-        let mut behaviour = lock(&BEHAVIOUR);
-        assert!(*behaviour != Behaviour::Panics, "a subscriber that panics");
-        while matches!(*behaviour, Behaviour::BlocksAt(words) if text.0.contains(words)) {
-            behaviour = CHANGED.wait(behaviour).unwrap_or_else(PoisonError::into_inner);
+        assert!(behaviour != Behaviour::Panics, "a subscriber that panics");
+        if matches!(behaviour, Behaviour::BlocksAt(words) if text.0.contains(words)) {
+            while known.1 == number {
+                known = CHANGED.wait(known).unwrap_or_else(PoisonError::into_inner);
+            }
         }
     }
 
@@ -133,7 +138,9 @@ impl Drop for Turn {
 }
 
 fn set_behaviour(next: Behaviour) {
-    *lock(&BEHAVIOUR) = next;
+    let mut known = lock(&BEHAVIOUR);
+    *known = (next, known.1 + 1);
+    drop(known);
     CHANGED.notify_all();
 }
 

@@ -288,18 +288,18 @@ impl Observing {
 }
 
 /// The observers that were woken and not polled yet. Not in tasks, which a thread that ends leaves behind.
-static WOKEN: PerProcess<Mutex<Vec<Arc<Observing>>>> = PerProcess::new();
+static WOKEN_OBSERVERS: PerProcess<Mutex<Vec<Arc<Observing>>>> = PerProcess::new();
 
 impl Wake for Observing {
     fn wake(self: Arc<Self>) {
-        lock(&WOKEN.get_or_make(Mutex::default)).push(self);
+        lock(&WOKEN_OBSERVERS.get_or_make(Mutex::default)).push(self);
         poll_woken();
     }
 }
 
 /// Polls the observers that were woken.
 fn poll_woken() {
-    let Some(woken) = WOKEN.get() else { return };
+    let Some(woken) = WOKEN_OBSERVERS.get() else { return };
     if let Ok(handle) = usable_handle() {
         handle.spawn(async move {
             let all = std::mem::take(&mut *lock(&woken));
