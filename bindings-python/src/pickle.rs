@@ -36,16 +36,6 @@ impl Redlock {
         let parts = (self.client.identity(py)?, &recipe.nodes, options).into_pyobject(py)?;
         (py.import(HERE)?.getattr("_client")?, parts).into_pyobject(py)
     }
-
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (memo: "object"))]
-    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
-        let _ = memo;
-        slf
-    }
 }
 
 #[pymethods]
@@ -60,16 +50,6 @@ impl Lock {
         let parts = (client, self.given(py)?, options, self.default(py)?).into_pyobject(py)?;
         (py.import(HERE)?.getattr("_lock")?, parts).into_pyobject(py)
     }
-
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (memo: "object"))]
-    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
-        let _ = memo;
-        slf
-    }
 }
 
 #[pymethods]
@@ -79,34 +59,6 @@ impl RwLock {
         let py = slf.py();
         let writer = slf.call_method0("write")?;
         (py.import(HERE)?.getattr("_rwlock")?, (writer,)).into_pyobject(py)
-    }
-
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (memo: "object"))]
-    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
-        let _ = memo;
-        slf
-    }
-}
-
-#[pymethods]
-impl AsyncRwLock {
-    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        as_async(slf.py(), slf.call_method0("as_sync")?)
-    }
-
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (memo: "object"))]
-    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
-        let _ = memo;
-        slf
     }
 }
 
@@ -137,78 +89,62 @@ impl Leader {
     }
 }
 
-#[pymethods]
-impl AsyncLeader {
-    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        as_async(slf.py(), slf.call_method0("as_sync")?)
-    }
+/// A copy is the object itself: locks have no state, and a client shares its connections.
+macro_rules! copies_as_itself {
+    ($($class:ident),+) => {$(
+        #[pymethods]
+        impl $class {
+            fn __copy__(slf: Py<Self>) -> Py<Self> {
+                slf
+            }
+
+            #[pyo3(signature = (memo: "object"))]
+            fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
+                let _ = memo;
+                slf
+            }
+        }
+    )+};
 }
 
-#[pymethods]
-impl Lease {
-    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
-    #[pyo3(signature = () -> "typing.NoReturn")]
-    fn __reduce__(&self) -> PyResult<Py<PyAny>> {
-        Err(PyTypeError::new_err(
-            "a Lease cannot be copied or pickled, because two owners would release it. To hand it to another process, \
-             pass lease.token, call lock.attach(token) there, then lease.detach() here",
-        ))
-    }
-}
-
-#[pymethods]
-impl AsyncRedlock {
-    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        as_async(slf.py(), slf.call_method0("as_sync")?)
-    }
-
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (memo: "object"))]
-    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
-        let _ = memo;
-        slf
-    }
-}
-
-#[pymethods]
-impl AsyncLock {
-    #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        as_async(slf.py(), slf.call_method0("as_sync")?)
-    }
-
-    fn __copy__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (memo: "object"))]
-    fn __deepcopy__(slf: Py<Self>, memo: &Bound<'_, PyAny>) -> Py<Self> {
-        let _ = memo;
-        slf
-    }
-}
-
-#[pymethods]
-impl AsyncLease {
-    #[expect(clippy::unused_self, reason = "a method of Python's data model")]
-    #[pyo3(signature = () -> "typing.NoReturn")]
-    fn __reduce__(&self) -> PyResult<Py<PyAny>> {
-        Err(PyTypeError::new_err(
-            "an AsyncLease cannot be copied or pickled, because two owners would release it. To hand it to another \
-             process, pass lease.token, call lock.attach(token) there, then lease.detach() here",
-        ))
-    }
-}
+copies_as_itself!(Redlock, Lock, RwLock, AsyncRedlock, AsyncLock, AsyncRwLock);
 
 /// Pickles an asynchronous object as a call of `as_async` on its blocking form.
-fn as_async<'py>(py: Python<'py>, sync: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
-    (sync.get_type().getattr("as_async")?, (sync,)).into_pyobject(py)
+macro_rules! pickles_as_blocking {
+    ($($class:ident),+) => {$(
+        #[pymethods]
+        impl $class {
+            #[pyo3(signature = () -> "tuple[typing.Any, ...]")]
+            fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+                let blocking = slf.call_method0("as_sync")?;
+                let as_async = blocking.get_type().getattr("as_async")?;
+                (as_async, (blocking,)).into_pyobject(slf.py())
+            }
+        }
+    )+};
 }
+
+pickles_as_blocking!(AsyncRedlock, AsyncLock, AsyncRwLock, AsyncLeader);
+
+/// A lease has one owner, so it can be neither copied nor pickled. `$text` is the class with its article.
+macro_rules! cannot_be_pickled {
+    ($class:ident, $text:literal) => {
+        #[pymethods]
+        impl $class {
+            #[pyo3(signature = () -> "typing.NoReturn")]
+            fn __reduce__(&self) -> PyResult<Py<PyAny>> {
+                Err(PyTypeError::new_err(concat!(
+                    $text,
+                    " cannot be copied or pickled, because two owners would release it. To hand it to another \
+                     process, pass lease.token, call lock.attach(token) there, then lease.detach() here"
+                )))
+            }
+        }
+    };
+}
+
+cannot_be_pickled!(Lease, "a Lease");
+cannot_be_pickled!(AsyncLease, "an AsyncLease");
 
 /// Returns the client of a pickle. All pickles of one client return the same client while it exists in this process.
 #[pyfunction]
