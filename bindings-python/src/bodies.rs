@@ -16,24 +16,10 @@ use crate::source::ClientSource;
 /// Generates the methods of a class. `$call` makes its objects, and `$example` shows the key.
 macro_rules! class_methods {
     ($class:ident, $call:literal, $example:literal) => {
+        crate::unsupported::no_constructor!($class, concat!($call, " makes one"));
+
         #[pymethods]
         impl $class {
-            #[new]
-            #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
-            fn new(
-                args: &Bound<'_, PyTuple>,
-                kwargs: Option<&Bound<'_, PyDict>>,
-            ) -> PyResult<Self> {
-                let _ = (args, kwargs);
-                Err(PyTypeError::new_err(concat!(
-                    "redlock.",
-                    stringify!($class),
-                    " has no constructor: ",
-                    $call,
-                    " makes one"
-                )))
-            }
-
             #[doc = concat!("The Redis key.\n\n    >>> ", $example)]
             #[getter]
             fn key(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,7 +1,6 @@
 //! The classes `Leader` and `AsyncLeader`: a candidate of an election, which runs a body while it leads.
 //! `redlock._leader` adds the methods that run it.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};

@@ -56,6 +56,8 @@ mod runtime;
 
 mod errors;
 
+mod unsupported;
+
 mod once_cell;
 
 /// The Rust half of `redlock`.

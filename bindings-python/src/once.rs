@@ -1,7 +1,6 @@
 //! The classes `Once` and `AsyncOnce`: a function that runs unless it ran with success within a given time.
 //! `redlock._once` adds the methods that run it.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};

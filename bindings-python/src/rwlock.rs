@@ -12,6 +12,7 @@ use crate::errors::invalid;
 use crate::lock::{Lock, Names};
 use crate::options::lock_args;
 use crate::source::ClientSource;
+use crate::unsupported::{no_constructor, unsupported_with};
 
 /// A read/write lock: any number of readers hold it at a time, or one writer. Its sides are locks.
 ///
@@ -132,17 +133,10 @@ impl AsyncRedlock {
     }
 }
 
+no_constructor!(RwLock, "redlock.rwlock(name) and client.rwlock(name) make one");
+
 #[pymethods]
 impl RwLock {
-    #[new]
-    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
-    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let _ = (args, kwargs);
-        Err(PyTypeError::new_err(
-            "redlock.RwLock has no constructor: redlock.rwlock(name) and client.rwlock(name) make one",
-        ))
-    }
-
     /// Returns the asynchronous form of this lock.
     ///
     ///     >>> async with client.rwlock("config").as_async().read() as lease:
@@ -179,17 +173,10 @@ impl RwLock {
     }
 }
 
+no_constructor!(AsyncRwLock, "AsyncRedlock.rwlock(name) and rwlock.as_async() return one");
+
 #[pymethods]
 impl AsyncRwLock {
-    #[new]
-    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
-    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let _ = (args, kwargs);
-        Err(PyTypeError::new_err(
-            "redlock.AsyncRwLock has no constructor: AsyncRedlock.rwlock(name) and rwlock.as_async() return one",
-        ))
-    }
-
     /// Returns the blocking form of this lock.
     ///
     ///     >>> redlock.AsyncRedlock("memory://").rwlock("config").as_sync()
@@ -225,6 +212,13 @@ impl AsyncRwLock {
     }
 }
 
+/// The TypeError of a `with` over a read/write lock instead of one of its sides.
+fn no_side_given(class: &str, with: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "redlock.{class} has two sides: use '{with} rwlock.read():' or '{with} rwlock.write():'"
+    ))
+}
+
 /// Generates the methods that only the sides have. Their errors name the sides.
 macro_rules! without_side {
     ($class:ident, $with:literal) => {
@@ -237,37 +231,10 @@ macro_rules! without_side {
                     ffi::shown(&name.to_string_lossy())
                 )))
             }
-
-            #[pyo3(signature = () -> "typing.NoReturn")]
-            fn __enter__(&self) -> PyResult<Py<PyAny>> {
-                Err(PyTypeError::new_err(concat!(
-                    "redlock.",
-                    stringify!($class),
-                    " has two sides: use '",
-                    $with,
-                    " rwlock.read():' or '",
-                    $with,
-                    " rwlock.write():'"
-                )))
-            }
-
-            #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
-            fn __exit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-                let _ = error;
-                self.__enter__()
-            }
-
-            #[pyo3(signature = () -> "typing.NoReturn")]
-            fn __aenter__(&self) -> PyResult<Py<PyAny>> {
-                self.__enter__()
-            }
-
-            #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
-            fn __aexit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-                let _ = error;
-                self.__enter__()
-            }
         }
+
+        unsupported_with!($class, __enter__, __exit__, |_| no_side_given(stringify!($class), $with));
+        unsupported_with!($class, __aenter__, __aexit__, |_| no_side_given(stringify!($class), $with));
     };
 }
 

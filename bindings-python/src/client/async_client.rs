@@ -1,7 +1,6 @@
 //! The methods of `AsyncRedlock` that return immediately. `redlock._client` adds those that are awaited.
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::Redlock;
@@ -9,6 +8,7 @@ pub(crate) use crate::construct::AsyncRedlock;
 use crate::errors::not_async;
 use crate::lease::async_lease::AsyncLease;
 use crate::stats::Stats;
+use crate::unsupported::unsupported_with;
 
 #[pymethods]
 impl AsyncRedlock {
@@ -65,17 +65,6 @@ impl AsyncRedlock {
         self.client.get().nodes()
     }
 
-    #[pyo3(signature = () -> "typing.NoReturn")]
-    fn __enter__(&self) -> PyResult<Py<PyAny>> {
-        Err(not_async(&self.__repr__(), "async with client:"))
-    }
-
-    #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
-    fn __exit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        let _ = error;
-        self.__enter__()
-    }
-
     fn __repr__(&self) -> String {
         format!("<redlock.AsyncRedlock {}>", self.nodes().join(" "))
     }
@@ -84,6 +73,11 @@ impl AsyncRedlock {
         visit.call(&self.client)
     }
 }
+
+unsupported_with!(AsyncRedlock, __enter__, __exit__, |client| not_async(
+    &client.__repr__(),
+    "async with client:"
+));
 
 #[pymethods]
 impl Redlock {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use redlock::ffi;
 
 use super::Redlock;
@@ -13,6 +12,7 @@ use crate::errors::{check, conclude_client, exception, not_sync};
 use crate::runtime::begin_call;
 use crate::runtime::spawn::spawn;
 use crate::runtime::wait::wait;
+use crate::unsupported::unsupported_with;
 
 #[pymethods]
 impl Redlock {
@@ -86,17 +86,6 @@ impl Redlock {
         }
     }
 
-    #[pyo3(signature = () -> "typing.NoReturn")]
-    fn __aenter__(&self) -> PyResult<Py<PyAny>> {
-        Err(not_sync(&self.__repr__(), "'async with client.as_async():', or 'with client:'"))
-    }
-
-    #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
-    fn __aexit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        let _ = error;
-        self.__aenter__()
-    }
-
     /// Sends the commands of the end of a `with` and does not wait.
     fn _let_go(&self) -> PyResult<()> {
         let client = &self.client.client;
@@ -112,3 +101,8 @@ impl Redlock {
         })
     }
 }
+
+unsupported_with!(Redlock, __aenter__, __aexit__, |client| not_sync(
+    &client.__repr__(),
+    "'async with client.as_async():', or 'with client:'"
+));

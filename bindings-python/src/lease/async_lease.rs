@@ -2,14 +2,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::Lease;
 use super::watching::Watching;
 use crate::errors::not_async;
+use crate::unsupported::{no_constructor, unsupported_with};
 
 /// A lock that you hold, for asyncio, trio and anyio. It is renewed in the background until it is released or lost.
 ///
@@ -38,17 +37,13 @@ impl AsyncLease {
     }
 }
 
+no_constructor!(
+    AsyncLease,
+    "'await lock.acquire()' of an AsyncLock and lease.as_async() return one"
+);
+
 #[pymethods]
 impl AsyncLease {
-    #[new]
-    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
-    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let _ = (args, kwargs);
-        Err(PyTypeError::new_err(
-            "redlock.AsyncLease has no constructor: 'await lock.acquire()' of an AsyncLock and lease.as_async() return one",
-        ))
-    }
-
     /// Returns the blocking form of this lease. Both are the same lease: releasing either releases it.
     ///
     ///     >>> lease.as_async().as_sync() is lease
@@ -196,17 +191,6 @@ impl AsyncLease {
         Lease::on_lost(self.lease.bind(py), callback)
     }
 
-    #[pyo3(signature = () -> "typing.NoReturn")]
-    fn __enter__(&self) -> PyResult<Py<PyAny>> {
-        Err(not_async(&self.__repr__(), "async with lease:"))
-    }
-
-    #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
-    fn __exit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        let _ = error;
-        self.__enter__()
-    }
-
     /// Two objects are equal if they are the same lease.
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
         other.cast::<Self>().is_ok_and(|other| self.lease.is(&other.get().lease))
@@ -226,6 +210,11 @@ impl AsyncLease {
         visit.call(&self.lease)
     }
 }
+
+unsupported_with!(AsyncLease, __enter__, __exit__, |lease| not_async(
+    &lease.__repr__(),
+    "async with lease:"
+));
 
 #[pymethods]
 impl Lease {

@@ -1,8 +1,6 @@
 //! The blocking methods of a lease.
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi::{self, Unit};
 
 use super::Lease;
@@ -12,18 +10,12 @@ use crate::callbacks::Kept;
 use crate::errors::{check, not_sync};
 use crate::runtime::lock;
 use crate::runtime::wait::send_and_wait;
+use crate::unsupported::{no_constructor, unsupported_with};
+
+no_constructor!(Lease, "lock.acquire() and lock.try_acquire() return leases");
 
 #[pymethods]
 impl Lease {
-    #[new]
-    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
-    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let _ = (args, kwargs);
-        Err(PyTypeError::new_err(
-            "redlock.Lease has no constructor: lock.acquire() and lock.try_acquire() return leases",
-        ))
-    }
-
     /// Whether the lease is valid now. Does not contact a server.
     ///
     ///     >>> lease.held
@@ -168,19 +160,6 @@ impl Lease {
         Self::leave(slf, error)
     }
 
-    #[pyo3(signature = () -> "typing.NoReturn")]
-    fn __aenter__(&self) -> PyResult<Py<PyAny>> {
-        let instead =
-            "'async with lock:', which acquires without blocking the event loop, or 'with lease:'";
-        Err(not_sync(&self.__repr__(), instead))
-    }
-
-    #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
-    fn __aexit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        let _ = error;
-        self.__aenter__()
-    }
-
     pub(super) fn __repr__(&self) -> String {
         self.shown("Lease")
     }
@@ -215,6 +194,11 @@ impl Lease {
         }
     }
 }
+
+unsupported_with!(Lease, __aenter__, __aexit__, |lease| not_sync(
+    &lease.__repr__(),
+    "'async with lock:', which acquires without blocking the event loop, or 'with lease:'"
+));
 
 impl Lease {
     /// The representation of a lease of this class.

@@ -2,11 +2,11 @@
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::Lock;
 use crate::errors::not_async;
+use crate::unsupported::{no_constructor, unsupported_with};
 
 /// Describes what to lock, for asyncio, trio and anyio. It has no state: share it between tasks and use it many times.
 ///
@@ -28,17 +28,10 @@ impl AsyncLock {
     }
 }
 
+no_constructor!(AsyncLock, "AsyncRedlock.lock(name) and lock.as_async() return one");
+
 #[pymethods]
 impl AsyncLock {
-    #[new]
-    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
-    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let _ = (args, kwargs);
-        Err(PyTypeError::new_err(
-            "redlock.AsyncLock has no constructor: AsyncRedlock.lock(name) and lock.as_async() return one",
-        ))
-    }
-
     /// Returns the blocking form of this lock.
     ///
     ///     >>> redlock.AsyncRedlock("memory://").lock("job").as_sync()
@@ -107,17 +100,6 @@ impl AsyncLock {
         self.lock.get().may_wait(py)
     }
 
-    #[pyo3(signature = () -> "typing.NoReturn")]
-    fn __enter__(&self) -> PyResult<Py<PyAny>> {
-        Err(not_async(&self.__repr__(), "async with lock as lease:"))
-    }
-
-    #[pyo3(signature = (*error: "object") -> "typing.NoReturn")]
-    fn __exit__(&self, error: &Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        let _ = error;
-        self.__enter__()
-    }
-
     #[expect(clippy::unused_self, reason = "a method of Python's data model")]
     fn __bool__(&self) -> PyResult<bool> {
         Err(PyTypeError::new_err(
@@ -134,6 +116,11 @@ impl AsyncLock {
         visit.call(&self.lock)
     }
 }
+
+unsupported_with!(AsyncLock, __enter__, __exit__, |lock| not_async(
+    &lock.__repr__(),
+    "async with lock as lease:"
+));
 
 #[pymethods]
 impl Lock {

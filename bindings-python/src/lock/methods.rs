@@ -16,18 +16,12 @@ use crate::inspection::Inspection;
 use crate::lease::Lease;
 use crate::options::refuse_acquire;
 use crate::runtime::wait::wait;
+use crate::unsupported::no_constructor;
+
+no_constructor!(Lock, "redlock.lock(name) and client.lock(name) make locks");
 
 #[pymethods]
 impl Lock {
-    #[new]
-    #[pyo3(signature = (*args: "typing.Never", **kwargs: "typing.Never"))]
-    fn new(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
-        let _ = (args, kwargs);
-        Err(PyTypeError::new_err(
-            "redlock.Lock has no constructor: redlock.lock(name) and client.lock(name) make locks",
-        ))
-    }
-
     /// Acquires the lock, waiting if another client holds it.
     ///
     /// Emits a RuntimeWarning if an event loop runs in this thread. A KeyboardInterrupt before the lease is returned

@@ -99,6 +99,7 @@ const PYTHON_RUST: &[&str] = &[
     "args",
     "runtime",
     "errors",
+    "unsupported",
     "once_cell",
 ];
 
