@@ -5,34 +5,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use redlock::ffi::Described;
 
-use crate::args::Anything;
 use crate::client::Redlock;
 use crate::client::async_client::AsyncRedlock;
+use crate::function_macros::{Describes, FromLock, Parts, checked_options, functions, method};
 use crate::lock::async_lock::AsyncLock;
 use crate::lock::{Lock, Names};
-use crate::options::{lock_args, refuse_lock};
 use crate::rwlock::{AsyncRwLock, RwLock};
 use crate::source::ClientSource;
-
-/// The client and the names of a lock.
-type Parts = PyResult<(ClientSource, Names)>;
-
-/// A class whose methods describe locks. They receive `N` names: the sides of a read/write lock have one already.
-trait Describes<const N: usize> {
-    fn parts(&self, py: Python<'_>, name: [&Bound<'_, PyAny>; N]) -> Parts;
-}
-
-impl Describes<1> for Redlock {
-    fn parts(&self, _: Python<'_>, [name]: [&Bound<'_, PyAny>; 1]) -> Parts {
-        Ok((ClientSource::Client(self.client.clone()), Names::given(name)?))
-    }
-}
-
-impl Describes<1> for AsyncRedlock {
-    fn parts(&self, py: Python<'_>, name: [&Bound<'_, PyAny>; 1]) -> Parts {
-        self.client.get().parts(py, name)
-    }
-}
 
 impl Describes<0> for RwLock {
     fn parts(&self, py: Python<'_>, _: [&Bound<'_, PyAny>; 0]) -> Parts {
@@ -44,149 +23,6 @@ impl Describes<0> for AsyncRwLock {
     fn parts(&self, py: Python<'_>, name: [&Bound<'_, PyAny>; 0]) -> Parts {
         self.as_sync(py).get().parts(py, name)
     }
-}
-
-/// A class of locks.
-trait FromLock: Sized {
-    fn from_lock(py: Python<'_>, lock: Lock) -> PyResult<Self>;
-}
-
-impl FromLock for Lock {
-    fn from_lock(_: Python<'_>, lock: Lock) -> PyResult<Self> {
-        Ok(lock)
-    }
-}
-
-impl FromLock for AsyncLock {
-    fn from_lock(py: Python<'_>, lock: Lock) -> PyResult<Self> {
-        Ok(Self::from_lock(Py::new(py, lock)?))
-    }
-}
-
-/// Generates one method with these options. Each option is a line of the docstring and a parameter instead of
-/// `**options`, so that `inspect.signature`, type checkers and editors know it. Core validates the values.
-macro_rules! method {
-    (
-        $class:ident -> $made:ident;
-        $function:ident($described:expr, $call:literal);
-        $($name:ident: $name_kind:tt)?;
-        $(#[$about:meta])+;
-        $(#[$example:meta])+;
-        $($(#[$required_about:meta])+ $required:ident: $required_kind:tt,)*;
-        $($(#[$option_about:meta])+ $option:ident: $kind:tt,)+
-    ) => {
-        #[pymethods]
-        impl $class {
-            $(#[$about])+
-            ///
-            $($(#[$required_about])+)*
-            $($(#[$option_about])+)+
-            /// - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
-            ///   function does not run then. Without `default`, the call raises LockTimeout.
-            ///
-            /// Raises InvalidOption for an invalid value.
-            ///
-            $(#[$example])+
-            #[pyo3(signature = (
-                $($name: $name_kind,)?
-                $($required: $required_kind,)*
-                *args: "typing.Never",
-                default: "_D" = Anything::NotGiven,
-                $($option: $kind = None,)+
-                **kwargs: "typing.Never"
-            ))]
-            #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
-            fn $function(
-                &self,
-                py: Python<'_>,
-                $($name: &Bound<'_, PyAny>,)?
-                $($required: &Bound<'_, PyAny>,)*
-                args: &Bound<'_, PyTuple>,
-                default: Anything,
-                $($option: Option<&Bound<'_, PyAny>>,)+
-                kwargs: Option<&Bound<'_, PyDict>>,
-            ) -> PyResult<$made> {
-                refuse_lock($described, $call, args, kwargs)?;
-                let options = lock_args($described, &[
-                    $((stringify!($required), Some($required)),)*
-                    $((stringify!($option), $option)),+
-                ])?;
-                let (source, names) = self.parts(py, [$($name)?])?;
-                FromLock::from_lock(py, Lock::decorating(py, source, names, options, default)?)
-            }
-        }
-    };
-}
-
-/// Generates the methods of both client classes, and the function of the default client.
-macro_rules! functions {
-    (
-        $function:ident($described:expr, $call:literal);
-        $(#[$about:meta])+;
-        $(#[$of_default:meta])+;
-        $(#[$of_client:meta])+;
-        $(#[$of_async:meta])+;
-        $($(#[$required_about:meta])+ $required:ident: $required_kind:tt,)*;
-        $($(#[$option_about:meta])+ $option:ident: $kind:tt,)+
-    ) => {
-        $(#[$about])+
-        /// Each acquire looks up the default client, which `configure` sets.
-        ///
-        $($(#[$required_about])+)*
-        $($(#[$option_about])+)+
-        /// - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The function
-        ///   does not run then. Without `default`, the call raises LockTimeout.
-        ///
-        /// Raises InvalidOption for an invalid value.
-        ///
-        $(#[$of_default])+
-        #[pyfunction]
-        #[pyo3(signature = (
-            name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]",
-            $($required: $required_kind,)*
-            *args: "typing.Never",
-            default: "_D" = Anything::NotGiven,
-            $($option: $kind = None,)+
-            **kwargs: "typing.Never"
-        ))]
-        #[expect(clippy::too_many_arguments, reason = "each is an option with a name in Python")]
-        pub(crate) fn $function(
-            py: Python<'_>,
-            name: &Bound<'_, PyAny>,
-            $($required: &Bound<'_, PyAny>,)*
-            args: &Bound<'_, PyTuple>,
-            default: Anything,
-            $($option: Option<&Bound<'_, PyAny>>,)+
-            kwargs: Option<&Bound<'_, PyDict>>,
-        ) -> PyResult<Lock> {
-            refuse_lock($described, $call, args, kwargs)?;
-            let options = lock_args($described, &[
-                $((stringify!($required), Some($required)),)*
-                $((stringify!($option), $option)),+
-            ])?;
-            Lock::decorating(py, ClientSource::Default, Names::given(name)?, options, default)
-        }
-
-        method! {
-            Redlock -> Lock;
-            $function($described, $call);
-            name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]";
-            $(#[$about])+;
-            $(#[$of_client])+;
-            $($(#[$required_about])+ $required: $required_kind,)*;
-            $($(#[$option_about])+ $option: $kind,)+
-        }
-
-        method! {
-            AsyncRedlock -> AsyncLock;
-            $function($described, $call);
-            name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]";
-            $(#[$about])+;
-            $(#[$of_async])+;
-            $($(#[$required_about])+ $required: $required_kind,)*;
-            $($(#[$option_about])+ $option: $kind,)+
-        }
-    };
 }
 
 /// Generates a side of both classes of a read/write lock.
@@ -205,7 +41,9 @@ macro_rules! side {
             $(#[$about])+;
             $(#[$of_sync])+;
             ;
+            ;
             $($(#[$option_about])+ $option: $kind,)+
+            ; default: "_D"
         }
 
         method! {
@@ -215,17 +53,22 @@ macro_rules! side {
             $(#[$about])+;
             $(#[$of_async])+;
             ;
+            ;
             $($(#[$option_about])+ $option: $kind,)+
+            ; default: "_D"
         }
     };
 }
 
 functions! {
-    lock(Described::Lock, "lock()");
+    lock(Described::Lock, "lock()") -> Lock, AsyncLock;
+    name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]";
     /// Describes a lock on one name, or on several (1,000 at most) as one. Nothing is sent.
     ///
     /// Times are seconds or timedelta. For a decorator, the name may contain parameters of the decorated function in
     /// braces. It may also be a function that receives the arguments that it names.
+    ;
+    /// Each acquire looks up the default client, which `configure` sets.
     ;
     ///     >>> with redlock.lock("job", ttl=10) as lease:
     ///     ...     lease.held
@@ -240,6 +83,7 @@ functions! {
     ///     ...     async with client.lock("job", ttl=10, wait=5) as lease:
     ///     ...         lease.remaining > 9
     ///     True
+    ;
     ;
     ;
     /// - ttl: Time in seconds until the lease expires, unless renewed. Minimum 0.1, default 10.
@@ -262,14 +106,18 @@ functions! {
     ///   letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
     ///   can read the keys sees it. Default the client's.
     label: "str | bool | None",
+    ; default: "_D"
 }
 
 functions! {
-    semaphore(Described::Semaphore, "semaphore()");
+    semaphore(Described::Semaphore, "semaphore()") -> Lock, AsyncLock;
+    name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[..., str | list[str]]";
     /// Describes a semaphore: at most `limit` of its permits have owners at a time. Nothing is sent.
     ///
     /// It is used like a lock, and each lease has one permit, or `permits`. Each permit is a key that expires with its
     /// lease, so a process that dies loses none. Fencing tokens and `attach` are not available.
+    ;
+    /// Each acquire looks up the default client, which `configure` sets.
     ;
     ///     >>> with redlock.semaphore("exports", 2):
     ///     ...     with redlock.semaphore("exports", 2):
@@ -289,6 +137,7 @@ functions! {
     /// - limit: Number of permits, 1 to 1000, and meant for up to 100. If clients use different limits, the largest
     ///   applies.
     limit: "int",
+    ;
     ;
     /// - permits: Number of permits of each lease, up to `limit`. An acquire gets all of them or none. Default 1.
     permits: "int | None",
@@ -312,6 +161,7 @@ functions! {
     /// - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
     ///   characters of `._@-`. True writes the host and the process, False none. Default the client's.
     label: "str | bool | None",
+    ; default: "_D"
 }
 
 side! {

@@ -6,12 +6,13 @@ use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::{self, Described};
 
-use crate::bodies::{class_methods, functions, lock_of, method};
+use crate::bodies::class_methods;
 use crate::client::Redlock;
 use crate::client::async_client::AsyncRedlock;
 use crate::errors::check;
+use crate::function_macros::{Describes, FromLock, checked_options, functions, method};
 use crate::lease::Lease;
-use crate::lock::Lock;
+use crate::lock::{Lock, Names};
 use crate::runtime::spawn::spawn;
 use crate::runtime::wait::wait;
 use crate::source::ClientSource;
@@ -147,6 +148,9 @@ functions! {
     ///
     /// A leader holds the lock of this name. A campaign has no time limit and survives outages.
     ;
+    ///
+    /// Each call looks up the default client, which `configure` sets.
+    ;
     ///     >>> redlock.leader("scheduler").run(lambda lease: "led")
     ///     'led'
     ;
@@ -158,6 +162,7 @@ functions! {
     ///     >>> async with redlock.AsyncRedlock("memory://") as client:
     ///     ...     await client.leader("scheduler").run(schedule)
     ///     True
+    ;
     ;
     ;
     /// - ttl: Time in seconds after which another candidate takes over from a process that died. The lease is renewed

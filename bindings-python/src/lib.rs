@@ -26,6 +26,7 @@ mod leader;
 mod once;
 
 mod bodies;
+mod function_macros;
 mod rwlock;
 
 mod client;

@@ -6,10 +6,11 @@ use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use redlock::ffi::Described;
 
-use crate::bodies::{class_methods, functions, lock_of, method};
+use crate::bodies::class_methods;
 use crate::client::Redlock;
 use crate::client::async_client::AsyncRedlock;
-use crate::lock::Lock;
+use crate::function_macros::{Describes, FromLock, checked_options, functions, method};
+use crate::lock::{Lock, Names};
 use crate::source::ClientSource;
 
 /// A function that runs once in a given time, over all clients. `run` calls a function, and `@once` decorates one.
@@ -54,6 +55,9 @@ functions! {
     /// that dies leave no memory, so the next call runs it again. Do not use the same name for a lock. For a
     /// decorator, the name may contain parameters of the decorated function in braces.
     ;
+    ///
+    /// Each call looks up the default client, which `configure` sets.
+    ;
     ///     >>> @redlock.once("payment:{id}", remember=86400)
     ///     ... def charge(id): return "charged"
     ///     >>> charge(42), charge(42)
@@ -72,6 +76,7 @@ functions! {
     ///     ...     async def charge(id): return "charged"
     ///     ...     await charge(42), await charge(42)
     ///     ('charged', None)
+    ;
     ;
     /// - remember: How long a successful run is remembered, in seconds or as a timedelta, from its start. Required.
     remember: "float | datetime.timedelta",

@@ -10,7 +10,7 @@ use crate::errors::{invalid, tried};
 use crate::{address_map, credentials};
 
 /// The name of an option, and its value.
-type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
+pub(crate) type Given<'a, 'py> = (&'static str, Option<&'a Bound<'py, PyAny>>);
 
 /// Converts the options of a lock.
 pub(crate) fn lock_args(described: Described, given: &[Given<'_, '_>]) -> PyResult<LockArgs> {

@@ -189,7 +189,7 @@ pub(crate) fn unpickled_lock(
         Ok(default) => Anything::Given(default.unbind()),
         Err(_) => Anything::NotGiven,
     };
-    Lock::decorating(py, source, Names::given(names)?, args, default)
+    Lock::make(py, source, Names::given(names)?, args)?.with_default(default)
 }
 
 /// Returns the read/write lock of a pickle, whose side of writers this is.

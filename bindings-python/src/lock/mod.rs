@@ -94,25 +94,17 @@ impl Lock {
         Ok(Self { source, names, args, default: None, core, open_scopes })
     }
 
-    /// Creates a lock that may be usable as a decorator only.
-    pub(crate) fn decorating(
-        py: Python<'_>,
-        source: ClientSource,
-        names: Names,
-        args: LockArgs,
-        default: Anything,
-    ) -> PyResult<Self> {
-        let mut made = Self::make(py, source, names, args)?;
-        if let Anything::Given(default) = default {
-            if made.args.number("wait").is_none_or(f64::is_infinite) {
-                return Err(invalid(
-                    "default= needs a finite wait=: otherwise a call waits forever and never returns the default. \
-                     wait=0 tries once",
-                ));
-            }
-            made.default = Some(default);
+    /// Sets what a decorated call returns if it cannot acquire the lock, which can then only decorate functions.
+    pub(crate) fn with_default(mut self, default: Anything) -> PyResult<Self> {
+        let Anything::Given(default) = default else { return Ok(self) };
+        if self.args.number("wait").is_none_or(f64::is_infinite) {
+            return Err(invalid(
+                "default= needs a finite wait=: otherwise a call waits forever and never returns the default. \
+                 wait=0 tries once",
+            ));
         }
-        Ok(made)
+        self.default = Some(default);
+        Ok(self)
     }
 
     /// What other locks on the same names need.

@@ -80,6 +80,7 @@ const PYTHON_RUST: &[&str] = &[
     "leader",
     "once",
     "bodies",
+    "function_macros",
     "rwlock",
     "client",
     "construct",
