@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use foldhash::quality::FixedState;
 
-use crate::clock::{Instant, jittered};
+use crate::clock::{Instant, jittered, nanos};
 use crate::collections::Keyed;
 use crate::runtime;
 
@@ -86,7 +86,7 @@ impl Fairness {
 
     /// Records the duration of a granted round. Recent ones count most.
     pub(crate) fn took(&self, round: Duration) {
-        let new = u64::try_from(round.as_nanos()).unwrap_or(u64::MAX);
+        let new = nanos(round);
         let old = self.round_nanos.load(Ordering::Relaxed);
         // The newest round counts an eighth, as in TCP's round-trip time (RFC 6298). A faster one counts half,
         // because a first round also connects. Otherwise clients that step back would wait that long for dozens of

@@ -19,7 +19,7 @@ pub(crate) use polls::polled;
 
 use crate::runtime::machine;
 pub use crate::runtime::machine::Instant;
-pub(crate) use crate::runtime::machine::NEVER;
+pub(crate) use crate::runtime::machine::{NEVER, nanos};
 
 /// A future that completes at a given instant.
 ///

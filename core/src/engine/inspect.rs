@@ -117,14 +117,7 @@ pub(crate) async fn inspection(nodes: &Nodes, request: &Request) -> Result<Inspe
         let answers = nodes.list.iter().zip(votes.answers);
         replies.extend(answers.map(|(node, answer)| word(node, &key, answer)));
     }
-    let summary = summary(&holders, places.len(), is_whole, replies);
-    let has_sides = matches!(request.primitive, Primitive::ReadWrite(_));
-    let mode = match holders.first() {
-        Some(holder) if is_shared(holder) => Some("read"),
-        Some(_) if has_sides && summary.held => Some("write"),
-        _ => None,
-    };
-    Ok(Inspection { mode, ..summary })
+    Ok(summary(&holders, places.len(), &request.primitive, replies))
 }
 
 /// Turns the error for a permit with data of another type into an unknown owner, because such a permit is taken. A
@@ -137,11 +130,11 @@ fn foreign(fault: Fault) -> Result<Option<Holder>, Fault> {
     Ok(Some(Holder { token: String::new(), remaining: None }))
 }
 
-/// Summarizes the holders of the keys. Those of an `exclusive` lock belong to one owner.
+/// Summarizes the holders of the keys. Except for permits, they belong to one owner.
 fn summary(
     holders: &[Holder],
     limit: usize,
-    exclusive: bool,
+    primitive: &Primitive,
     nodes: Vec<NodeInspection>,
 ) -> Inspection {
     let mut owners = holders.iter().filter(|holder| !holder.token.starts_with(KEPT_PREFIX));
@@ -149,13 +142,19 @@ fn summary(
     // A key without a known end lasts longest.
     let ends = holders.iter().map(|holder| holder.remaining.unwrap_or(Duration::MAX));
     let taken = holders.len();
-    let (held, end) = if exclusive {
+    let (held, end) = if primitive.is_whole() {
         (owners.next().is_some(), ends.max())
     } else {
         (taken == limit, ends.min().filter(|_| taken == limit))
     };
     let remaining = end.filter(|end| *end < Duration::MAX);
-    Inspection { held, mode: None, taken, limit, remaining, label, nodes }
+    let has_sides = matches!(primitive, Primitive::ReadWrite(_));
+    let mode = match holders.first() {
+        Some(holder) if is_shared(holder) => Some("read"),
+        Some(_) if has_sides && held => Some("write"),
+        _ => None,
+    };
+    Inspection { held, mode, taken, limit, remaining, label, nodes }
 }
 
 /// Deletes the keys regardless of their owner. Returns true if at least one existed.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::acquire::{acquire, attach, try_acquire};
 use crate::clock::polled;
 use crate::error::{Error, ErrorKind, LossReason, Result};
-use crate::lease::{Lease, Leases};
+use crate::lease::Lease;
 use crate::node::{Claim, KEPT_PREFIX, SHARED_PREFIX};
 use crate::options::client::Config;
 use crate::options::lock::Request;
@@ -43,15 +43,16 @@ pub use stored::{Stored, StoredLock};
 /// call, it ends there immediately: its lease, if any, belongs to the parent.
 macro_rules! in_own_process {
     ($running:expr, $request:expr, $call:expr) => {
-        polled(&*$running.leases().nodes.clock, pin!(Made::new($call)))
+        polled(&*$running.leases().nodes.clock, pin!($running.in_same_process($call)))
             .await
             .unwrap_or_else(|| Err(forked($request)))
     };
 }
 
-/// Runs a call until the components fail that it uses.
+/// Runs a call until the components fail that it uses. Starts them if necessary.
 macro_rules! while_running {
-    ($running:expr, $request:expr, $call:expr) => {
+    ($engine:expr, $request:expr, |$running:ident| $call:expr) => {{
+        let $running = $engine.start($engine.is_open(), $request)?;
         in_own_process!($running, $request, async {
             tokio::select! {
                 biased;
@@ -59,7 +60,7 @@ macro_rules! while_running {
                 () = $running.failed() => Err(failed($request)),
             }
         })
-    };
+    }};
 }
 
 /// Runs an acquire until it ends, the components fail or the client is closed.
@@ -212,10 +213,9 @@ impl Engine {
             let text = format!("the token is {what}. Pass the token of the lease to attach to");
             return Err(request.invalid(&text));
         }
-        let running = self.start(self.is_open(), request)?;
-        running.leases().warn_of_mistakes(request);
-        // `attach` itself checks this. It must then abandon the lease without releasing it.
-        let attached = async {
+        while_running!(self, request, |running| async {
+            running.leases().warn_of_mistakes(request);
+            // `attach` itself checks this. It must then abandon the lease without releasing it.
             let ended = || self.why_ended(request, &running);
             let attached = attach(request, claim, running.leases(), ended).await;
             // A holder loses its lease to any other value. Here, data of another type means a wrong name.
@@ -227,35 +227,34 @@ impl Engine {
                 return Err(error);
             }
             attached
-        };
-        while_running!(running, request, attached)
+        })
     }
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
-        let running = self.start(self.is_open(), request)?;
-        while_running!(running, request, inspection(&running.leases().nodes, request))
+        while_running!(self, request, |running| inspection(&running.leases().nodes, request))
     }
 
     /// Asks whether the nodes would grant the lock, whose key does not exist.
     pub(crate) async fn ping(&self, request: &Request, timeout: Duration) -> Result<Ping> {
-        let running = self.start(self.is_open(), request)?;
-        let asked = async { Ok(ping(&running.leases().nodes, &request.key(), timeout).await) };
-        while_running!(running, request, asked)
+        while_running!(self, request, |running| async {
+            Ok(ping(&running.leases().nodes, &request.key(), timeout).await)
+        })
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
-        let running = self.start(self.is_open(), request)?;
-        let Leases { nodes, watch, .. } = &**running.leases();
-        while_running!(running, request, force_release(nodes, request, watch))
+        while_running!(self, request, |running| force_release(
+            &running.leases().nodes,
+            request,
+            &running.leases().watch
+        ))
     }
 
     /// Returns the locks that have keys on the nodes.
     pub(crate) async fn stored(&self, request: &Request) -> Result<Stored> {
-        let running = self.start(self.is_open(), request)?;
-        let (nodes, prefix) = (&running.leases().nodes, &self.config.key_prefix);
-        while_running!(running, request, stored(nodes, request, prefix))
+        let prefix = &self.config.key_prefix;
+        while_running!(self, request, |running| stored(&running.leases().nodes, request, prefix))
     }
 
     /// Sends these commands to every server, for a diagnosis.
@@ -264,9 +263,9 @@ impl Engine {
         request: &Request,
         commands: Vec<Vec<String>>,
     ) -> Result<Vec<NodeReplies>> {
-        let running = self.start(self.is_open(), request)?;
-        let asked = async { Ok(questions(&running.leases().nodes, commands).await) };
-        while_running!(running, request, asked)
+        while_running!(self, request, |running| async {
+            Ok(questions(&running.leases().nodes, commands).await)
+        })
     }
 
     /// Closes the client: new commands fail, and every lease is lost.

@@ -13,8 +13,8 @@ use futures_util::future::{Either, FutureExt};
 use crate::clock::Instant;
 use crate::drivers;
 use crate::engine::Engine;
-use crate::error::{Error, LossReason, Result};
-use crate::lease::{Lease, LeaseHandle, undo as undo_lease};
+use crate::error::{Error, Result};
+use crate::lease::{Lease, LeaseHandle, Status, undo as undo_lease};
 use crate::lock::Lock;
 use crate::node::Form;
 use crate::options::lock::{Request, Unit};
@@ -108,12 +108,13 @@ impl Acquire {
     /// Checks a result on the caller's thread. Returns `None` if the caller must try again.
     pub fn accept(&self, granted: Result<Option<Lease>>) -> Option<Result<Option<Lease>>> {
         match granted {
-            // A signal handler forked before the result was read. The lease belongs to the parent.
-            Ok(Some(lease)) if lease.lost_reason() == Some(LossReason::Forked) => {
-                Some(Err(lease.state().why_over()))
-            }
-            // The lease has ended. Dropping it deletes any remaining key.
-            Ok(Some(lease)) if !lease.is_held() => None,
+            Ok(Some(lease)) => match lease.state().status() {
+                Some(Status::Held) => Some(Ok(Some(lease))),
+                // The lease has ended. Dropping it deletes any remaining key.
+                Some(_) => None,
+                // A signal handler forked before the result was read. The lease belongs to the parent.
+                None => Some(Err(lease.state().why_over())),
+            },
             // The nodes may have replied in time, while a blocked event loop read the replies too late. Retried only
             // once, because the network may be the slow part. The retry gets the rest of the budget, but at least one
             // round.

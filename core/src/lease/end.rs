@@ -94,15 +94,15 @@ fn send_deletes(
     let votes = if detached { Vec::new() } else { std::mem::take(&mut commands.votes) };
     drop((commands, votes));
     finish_healing(state);
-    let others = state.leases.registry.remove(state.id, state.keys());
-    state.leases.fairness.released(state.keys(), now);
+    let others = state.own.leases.registry.remove(state.id, state.keys());
+    state.own.leases.fairness.released(state.keys(), now);
     state.ended.notify_waiters();
     if !unsent {
         return (before, None);
     }
     revoke_twins(state, others);
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
-    let (leases, claim) = (&state.leases, &state.claim);
+    let (leases, claim) = (&state.own.leases, &state.claim);
     let how = release_mode(state, stay, left, held);
     let timeout = state.request.options.node_timeout();
     let deletes = leases.nodes.release(claim, lifetime, how, timeout);
@@ -110,7 +110,7 @@ fn send_deletes(
     // the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(key));
     // Notifies leases that attached to the token in the meantime.
-    let (registry, keys) = (&state.leases.registry, state.keys());
+    let (registry, keys) = (&state.own.leases.registry, state.keys());
     revoke_twins(state, keys.iter().flat_map(|key| registry.on(key)));
     // The other ends are logged by their callers. Logged after the deletes, because the subscriber is code of the
     // program.
@@ -147,7 +147,7 @@ pub(crate) fn detach(state: &LeaseState) -> bool {
         return false;
     }
     finish_healing(state);
-    state.leases.registry.remove(state.id, state.keys());
+    state.own.leases.registry.remove(state.id, state.keys());
     state.ended.notify_waiters();
     state.report(Status::Detached);
     true
@@ -175,7 +175,7 @@ fn revoke_twins(state: &LeaseState, others: impl IntoIterator<Item = Arc<LeaseSt
 /// Dropping the future changes nothing: the deletes are sent or pending.
 pub(crate) async fn confirmed(state: Arc<LeaseState>, sent: Sent, completed: bool) -> Result<()> {
     let Some(mut deletes) = sent? else { return Ok(()) };
-    let (nodes, timeout) = (&state.leases.nodes, state.request.options.node_timeout());
+    let (nodes, timeout) = (&state.own.leases.nodes, state.request.options.node_timeout());
     deletes.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
     if deletes.tally.met() {
         return Ok(());
@@ -246,7 +246,7 @@ impl LeaseState {
             Status::Held => return,
         };
         metrics::held(word, || self.age());
-        self.spans.get().into_iter().for_each(Spans::end_span);
+        self.own.spans.get().into_iter().for_each(Spans::end_span);
     }
 
     /// How long the lease has been held.
@@ -258,14 +258,14 @@ impl LeaseState {
     pub(crate) fn keep_spans(&self, spans: Option<Spans>) {
         let Some(spans) = spans else { return };
         // The lease may have ended already. Nothing else would close the span then.
-        if self.spans.set(spans).is_ok() && self.deadline().is_none() {
-            self.spans.get().into_iter().for_each(Spans::end_span);
+        if self.own.spans.set(spans).is_ok() && self.deadline().is_none() {
+            self.own.spans.get().into_iter().for_each(Spans::end_span);
         }
     }
 
     /// The span that events belong to, or for a binding the call site of the acquire.
     pub(crate) fn log_context(&self) -> Option<Arc<LogContext>> {
-        match self.spans.get() {
+        match self.own.spans.get() {
             Some(spans) => spans.log_context(),
             None => Some(LogContext::of_call(Arc::clone(self.call_site.get()?)).into()),
         }

@@ -134,10 +134,10 @@ pub(crate) fn send(state: &LeaseState, ttl: Duration, check: bool) -> Option<Ext
     drop(commands);
     drop(votes);
     if !check {
-        state.leases.warn_of_ttl(ttl, || state.key());
+        state.own.leases.warn_of_ttl(ttl, || state.key());
     }
     let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
-    Some(ExtendRound::send(&state.leases.nodes, &state.claim, validity, params))
+    Some(ExtendRound::send(&state.own.leases.nodes, &state.claim, validity, params))
 }
 
 /// Returns how long to wait for replies, and how the round treats the fencing token. Every command for a held lease
@@ -161,7 +161,7 @@ fn prepare_request(
 
 /// Waits for the verdict and applies it to the lease.
 pub(crate) async fn judge(state: &LeaseState, round: &mut ExtendRound) -> Verdict {
-    let nodes = &state.leases.nodes;
+    let nodes = &state.own.leases.nodes;
     let verdict = round.verdict(&*nodes.clock).await;
     nodes.record_outages(&round.votes, Some(round.timeout), Some(Proof::Write));
     match verdict {
@@ -192,7 +192,7 @@ pub(crate) async fn extend(state: Arc<LeaseState>, sent: Option<ExtendRound>) ->
         // A release in the meantime explains the missing confirmation.
         Verdict::Unknown if !state.is_held() => Err(state.why_over()),
         Verdict::Unknown => {
-            let nodes = state.leases.nodes.report(&round.votes, round.timeout);
+            let nodes = state.own.leases.nodes.report(&round.votes, round.timeout);
             Err(Error::unavailable(&state.key(), "not extended", nodes))
         }
     }
@@ -214,7 +214,7 @@ pub(crate) fn heal(state: &LeaseState, rounds: [&ExtendRound; 2]) {
     let missing = |round: &ExtendRound, at: usize| {
         matches!(round.votes.answers[at], Some(Ok(Extension::Missing)))
     };
-    for (at, node) in state.leases.nodes.list.iter().enumerate() {
+    for (at, node) in state.own.leases.nodes.list.iter().enumerate() {
         // Only nodes that report a missing key are healed. A node that timed out or reports another token is not
         // touched.
         if rounds.iter().all(|round| missing(round, at)) {

@@ -278,7 +278,7 @@ impl LeaseHandle {
     /// Whether to log that no quorum confirmed the release at the end of a scope. An outage would log each one.
     pub(crate) fn logs_unconfirmed(&self) -> Option<Omitted> {
         let ours = !self.0.forked();
-        ours.then(|| self.0.leases.unconfirmed.admit(self.0.now())).flatten()
+        ours.then(|| self.0.own.leases.unconfirmed.admit(self.0.now())).flatten()
     }
 }
 

@@ -32,7 +32,6 @@ pub(crate) use leases::Leases;
 pub(crate) use monitor::monitor;
 pub(crate) use registry::Registry;
 pub(crate) use state::{LeaseState, Origin};
-#[cfg(test)]
 pub(crate) use status::Status;
 
 /// A held lock.

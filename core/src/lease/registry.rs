@@ -254,12 +254,12 @@ mod tests {
         let leases = ["renewed", "deleted"].map(|name| client.lock(name).acquire_blocking());
         let [renewed, deleted] = leases.map(|lease| lease.unwrap().into_handle());
         // The monitor has seen both.
-        until(|| lock(&renewed.0.leases.registry.new).leases.is_empty());
+        until(|| lock(&renewed.0.own.leases.registry.new).leases.is_empty());
         let lost = |lease: &LeaseHandle| match lease.0.peek().0 {
             Status::Lost(reason, _) => Some(reason),
             _ => None,
         };
-        let suspended = renewed.0.leases.registry.entries();
+        let suspended = renewed.0.own.leases.registry.entries();
         let before = renewed.0.peek().1;
         advance_memory("registry", renewed.ttl() / 2);
         until(|| renewed.0.peek().1 > before);
@@ -269,7 +269,7 @@ mod tests {
         drop(suspended);
         until(|| lost(&deleted).is_some());
         assert_eq!(lost(&deleted), Some(LossReason::Missing));
-        let suspended = renewed.0.leases.registry.entries();
+        let suspended = renewed.0.own.leases.registry.entries();
         fail_memory("registry", true);
         advance_memory("registry", renewed.ttl() * 2);
         until(|| lost(&renewed).is_some());

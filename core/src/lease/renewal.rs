@@ -55,7 +55,7 @@ pub(crate) fn renew(state: Arc<LeaseState>) -> LeaseWork {
         let round = confirmed(&state, extend::send(&state, ttl, false)).await;
         // The deletes of a release in the meantime explain a denial.
         if round.is_some() || !is_released(&state) {
-            state.leases.counts.renewed(round.is_some());
+            state.own.leases.counts.renewed(round.is_some());
         }
         log_renewal(&state, ttl, round.is_some());
         let started = round.as_ref().map(|round| round.validity.started);
@@ -114,7 +114,7 @@ fn warn_if_long(state: &LeaseState) {
     if held > state.ttl().saturating_mul(10) && !state.warned.swap(true, Ordering::Relaxed) {
         let place = state.acquired_at();
         let of = if place.is_empty() { state.key() } else { place.clone() };
-        if !state.leases.long.is_new(of) {
+        if !state.own.leases.long.is_new(of) {
             return;
         }
         log::event!(
@@ -150,7 +150,7 @@ fn check(state: Arc<LeaseState>, mut pause: Option<Duration>) -> LeaseWork {
             }
             // Changes were reported in the meantime. One more check covers all of them.
             pause = None;
-            state.leases.nodes.clock.sleep_until(begun + CHECK_INTERVAL).await;
+            state.own.leases.nodes.clock.sleep_until(begun + CHECK_INTERVAL).await;
         }
     })
 }
@@ -161,7 +161,7 @@ fn check_later(state: &Arc<LeaseState>, last: Option<Duration>) -> Option<LeaseW
     state.deadline()?;
     let ttl = state.ttl();
     let pause = last.map_or(ttl / 20, |last| last * 2).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY);
-    let (newest, clock) = (state.checks.listen(), &state.leases.nodes.clock);
+    let (newest, clock) = (state.checks.listen(), &state.own.leases.nodes.clock);
     let over = clock.sleep_until(clock.now() + pause);
     // A weak reference: the pause must not keep a dropped lease alive.
     let state = Arc::downgrade(state);
@@ -199,7 +199,8 @@ fn restore_missing(
     let state = Arc::downgrade(state);
     Some(Box::pin(async move {
         let done = NextEvent::default;
-        let Some(clock) = state.upgrade().map(|state| Arc::clone(&state.leases.nodes.clock)) else {
+        let Some(clock) = state.upgrade().map(|state| Arc::clone(&state.own.leases.nodes.clock))
+        else {
             return done();
         };
         let until = first.until();

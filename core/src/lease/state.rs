@@ -18,9 +18,9 @@ use tokio::sync::Notify;
 
 use super::leases::Leases;
 use super::renewal::Checks;
-use super::status::{Status, duration_nanos, nanos};
+use super::status::Status;
 use super::term::Term;
-use crate::clock::{Instant, NEVER};
+use crate::clock::{Instant, NEVER, nanos};
 use crate::error::{Error, LossReason};
 use crate::node::{Claim, Reply, Vote};
 use crate::options::lock::Request;
@@ -43,13 +43,10 @@ pub(crate) struct LeaseState {
     pub(crate) fence: Option<u64>,
     /// Whether the lease was attached. Another lease with its token may then live on when this one ends.
     pub(super) attached: bool,
-    /// What the lease shares with the others of its client. A forked child does not own the lease, and drops nothing
-    /// that could lock a mutex of the parent, or wake its threads.
-    pub(crate) leases: Made<Arc<Leases>>,
+    pub(crate) own: Made<Own>,
     /// Where the lease was acquired, in the notation of its language. Only messages show it.
     pub(crate) call_site: OnceLock<Arc<dyn CallSite>>,
     pub(crate) owner: OnceLock<Owner>,
-    pub(super) spans: Made<OnceLock<Spans>>,
     term: Term,
     /// The TTL that renewals request, in nanoseconds.
     ttl: AtomicU64,
@@ -57,11 +54,19 @@ pub(crate) struct LeaseState {
     planned: AtomicU64,
     /// Whether it was logged that the lease is held for long.
     pub(super) warned: AtomicBool,
-    commands: Made<Mutex<Commands>>,
     /// Locked while missing keys are restored.
     pub(super) healing: Mutex<()>,
     pub(super) checks: Checks,
     pub(crate) ended: Notify,
+}
+
+/// What only the process of the lease uses. A forked child drops nothing that could lock a mutex of the parent, or wake
+/// its threads.
+pub(crate) struct Own {
+    /// What the lease shares with the others of its client.
+    pub(crate) leases: Arc<Leases>,
+    pub(super) spans: OnceLock<Spans>,
+    commands: Mutex<Commands>,
 }
 
 /// Where a lease comes from.
@@ -90,7 +95,8 @@ impl LeaseState {
         let first = if renews { granted.started + ttl / 3 } else { NEVER };
         let first = first.min(ends);
         // `longest` exceeds the request if `max_hold` limited it. Keeping a pending delete for too long is harmless.
-        let commands = Commands { deleted: false, longest: ttl, votes };
+        let commands = Mutex::new(Commands { deleted: false, longest: ttl, votes });
+        let own = Own { leases: Arc::clone(leases), spans: OnceLock::new(), commands };
         let state = Arc::new(Self {
             id: leases.registry.new_id(),
             request: Arc::clone(request),
@@ -98,15 +104,13 @@ impl LeaseState {
             acquired: granted.started,
             fence,
             attached,
-            leases: Made::new(Arc::clone(leases)),
+            own: Made::new(own),
             call_site: OnceLock::new(),
             owner: OnceLock::new(),
-            spans: Made::default(),
-            term: Term::new((nanos(ends), granted.is_capped())),
-            ttl: AtomicU64::new(duration_nanos(ttl)),
+            term: Term::new((ends.nanos(), granted.is_capped())),
+            ttl: AtomicU64::new(nanos(ttl)),
             planned: AtomicU64::default(),
             warned: AtomicBool::default(),
-            commands: Made::new(Mutex::new(commands)),
             healing: Mutex::default(),
             checks: Checks::default(),
             ended: Notify::new(),
@@ -116,7 +120,7 @@ impl LeaseState {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        self.leases.nodes.clock.now()
+        self.own.leases.nodes.clock.now()
     }
 
     pub(crate) fn keys(&self) -> &[String] {
@@ -130,7 +134,7 @@ impl LeaseState {
     /// Whether the lease belongs to the parent of this forked process. Its locks may be stuck, because a thread of the
     /// parent held one.
     pub(super) fn forked(&self) -> bool {
-        !self.leases.is_ours()
+        !self.own.is_ours()
     }
 
     /// Runs a call of the lease. If the lease belongs to the parent of this forked process, the call is neither polled
@@ -141,7 +145,7 @@ impl LeaseState {
         forked: fn(&Self) -> F::Output,
     ) -> impl Future<Output = F::Output> + use<F> {
         let state = Arc::clone(self);
-        self.leases.in_same_process(call).map(move |done| done.unwrap_or_else(|| forked(&state)))
+        self.own.in_same_process(call).map(move |done| done.unwrap_or_else(|| forked(&state)))
     }
 
     /// The status. A lease that has expired is marked as lost by the first caller. `None` in a forked child.
@@ -157,7 +161,7 @@ impl LeaseState {
         let mut term = self.term.deadline();
         loop {
             let (deadline, capped) = term;
-            let deadline = Instant::from_start(Duration::from_nanos(deadline));
+            let deadline = Instant::from_nanos(deadline);
             // Read after the deadline, because time passes while this thread is suspended.
             let now = self.now();
             let status = self.known();
@@ -191,8 +195,8 @@ impl LeaseState {
         if ended {
             let held = now.since(self.acquired);
             match end {
-                Status::Released => self.leases.counts.released(held),
-                Status::Lost(reason, _) => self.leases.counts.lost(reason, held),
+                Status::Released => self.own.leases.counts.released(held),
+                Status::Lost(reason, _) => self.own.leases.counts.lost(reason, held),
                 Status::Held | Status::Detached => {}
             }
         }
@@ -201,7 +205,7 @@ impl LeaseState {
 
     /// Locks what the commands for the lease need. No reader of the lease waits for it or makes others wait.
     pub(super) fn commands(&self) -> MutexGuard<'_, Commands> {
-        lock(&self.commands)
+        lock(&self.own.commands)
     }
 
     /// Locks it if the lease is held. A release waits until it is unlocked.
@@ -240,7 +244,7 @@ impl LeaseState {
 
     /// Sets the TTL that later renewals request.
     pub(super) fn set_ttl(&self, ttl: Duration) {
-        self.ttl.store(duration_nanos(ttl), Ordering::Release);
+        self.ttl.store(nanos(ttl), Ordering::Release);
     }
 
     /// When the lease ends unless it is extended. `None` if it has ended.
@@ -250,7 +254,7 @@ impl LeaseState {
 
     /// The deadline, also after the end.
     pub(super) fn last_deadline(&self) -> Instant {
-        Instant::from_start(Duration::from_nanos(self.term.deadline().0))
+        Instant::from_nanos(self.term.deadline().0)
     }
 
     /// The TTL that a renewal requests. `None` if there is nothing to renew.
@@ -263,7 +267,7 @@ impl LeaseState {
     /// Applies a confirmed extend. The deadline only moves forward.
     pub(crate) fn confirm(&self, granted: Validity) {
         if self.is_held() {
-            self.term.extend((nanos(granted.ends()), granted.is_capped()));
+            self.term.extend((granted.ends().nanos(), granted.is_capped()));
         }
     }
 
@@ -282,8 +286,8 @@ impl LeaseState {
 
     /// Sets the deadline that the monitor looks at next. Returns the previous one.
     pub(super) fn plan_deadline(&self, deadline: Instant) -> Instant {
-        let before = self.planned.swap(nanos(deadline), Ordering::Relaxed);
-        Instant::from_start(Duration::from_nanos(before))
+        let before = self.planned.swap(deadline.nanos(), Ordering::Relaxed);
+        Instant::from_nanos(before)
     }
 
     /// Called by the monitor at the deadline. Notifies the holder even if the thread that noticed the loss is suspended
@@ -317,11 +321,11 @@ impl LeaseState {
 
 impl Drop for LeaseState {
     fn drop(&mut self) {
-        let commands = self.commands.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let commands = self.own.commands.get_mut().unwrap_or_else(PoisonError::into_inner);
         let is_deleted = commands.deleted;
         // Otherwise its end has removed it.
         if !is_deleted && !self.forked() && self.known() != Status::Detached {
-            self.leases.registry.remove_dropped(self.id, &self.claim.keys);
+            self.own.leases.registry.remove_dropped(self.id, &self.claim.keys);
         }
     }
 }

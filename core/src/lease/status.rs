@@ -1,7 +1,5 @@
 //! Whether a lease is held, and how it ended, also as a number for [`super::term`].
 
-use std::time::Duration;
-
 use crate::clock::Instant;
 use crate::error::LossReason;
 
@@ -29,7 +27,7 @@ impl Status {
             Self::Released => 1,
             Self::Detached => 2,
             Self::Lost(reason, at) => {
-                let units = (nanos(at) >> 4).min(u64::MAX >> END_BITS);
+                let units = (at.nanos() >> 4).min(u64::MAX >> END_BITS);
                 (units << END_BITS) | (3 + reason as u64)
             }
         }
@@ -43,23 +41,16 @@ impl Status {
             2 => Self::Detached,
             lost => {
                 let reason = LossReason::ALL[usize::try_from(lost - 3).unwrap_or_default()];
-                let at = Duration::from_nanos((number >> END_BITS) << 4);
-                Self::Lost(reason, Instant::from_start(at))
+                Self::Lost(reason, Instant::from_nanos((number >> END_BITS) << 4))
             }
         }
     }
 }
 
-pub(super) fn nanos(at: Instant) -> u64 {
-    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
-}
-
-pub(super) fn duration_nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

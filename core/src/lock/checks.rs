@@ -26,12 +26,6 @@ pub(super) fn checked(
     check_keys(names, keys)?;
     let about = |error: Error| error.about(&keys.join(", "));
     options.check(guard).map_err(about)?;
-    if let Some((call, what)) = options.of_one_name()
-        && keys.len() != 1
-    {
-        let text = format!("{what} of {call} has one name (got {})", keys.len());
-        return Err(about(Error::invalid(format!("{text}. Use one {call} per name"))));
-    }
     let (identity, primitive) = primitive(keys, &options).map_err(about)?;
     Ok(Request { identity, primitive, options, guard, doubt: None })
 }
@@ -41,6 +35,13 @@ pub(super) fn primitive(
     keys: &Arc<[String]>,
     options: &Options,
 ) -> Result<(Arc<[String]>, Primitive)> {
+    if let Some((what, call)) = options.of_one_name()
+        && keys.len() != 1
+    {
+        let got = keys.len();
+        let text = format!("{what} has one name (got {got}). Use one {call} per name");
+        return Err(Error::invalid(text));
+    }
     match options.kind {
         Kind::Mutex | Kind::ReadWrite(_) if options.permits != 1 => Err(Error::invalid(format!(
             "permits is an option of a semaphore (got {}). Use semaphore() instead of lock()",
@@ -55,31 +56,19 @@ pub(super) fn primitive(
             Ok((Arc::clone(keys), Primitive::Mutex { fences }))
         }
         Kind::Semaphore { limit } => {
-            let [key] = &**keys else {
-                return Err(Error::invalid(format!(
-                    "a semaphore has one name (got {}). Use one semaphore per name",
-                    keys.len()
-                )));
-            };
             if options.fencing {
                 return Err(Error::invalid(
                     "fencing is not available for a semaphore, because its permits have several owners. Use lock()",
                 ));
             }
-            let semaphore = Semaphore::new(key, limit, options.permits)?;
-            Ok(([permits_key(key)?].into(), Primitive::Semaphore(semaphore)))
+            let semaphore = Semaphore::new(&keys[0], limit, options.permits)?;
+            Ok(([permits_key(&keys[0])?].into(), Primitive::Semaphore(semaphore)))
         }
         Kind::ReadWrite(side) => {
-            let [key] = &**keys else {
-                return Err(Error::invalid(format!(
-                    "a read/write lock has one name (got {}). Use one read/write lock per name",
-                    keys.len()
-                )));
-            };
             if side == Side::Read {
                 check_reader(options)?;
             }
-            let lock = ReadWrite::new(key, side, options.fencing)?;
+            let lock = ReadWrite::new(&keys[0], side, options.fencing)?;
             Ok((Arc::clone(keys), Primitive::ReadWrite(lock)))
         }
     }

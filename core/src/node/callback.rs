@@ -3,10 +3,9 @@
 //! No thread of this library waits for the function, which may take any time. All connections that need the result of
 //! the same call share it. While a call hangs, it is not repeated.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -14,9 +13,8 @@ use tokio::sync::oneshot;
 use crate::clock::Instant;
 use crate::error::seconds;
 use crate::node::Fault;
-use crate::node::shared_request::{Completion, SharedRequest};
-use crate::runtime::environment;
-use crate::runtime::{PerProcess, background, lock};
+use crate::node::shared_request::{SharedRequest, SharedRequests};
+use crate::runtime::{background, environment};
 use crate::text::spelled;
 
 /// How long an attempt to connect waits for the function. The connection must fit into the same attempt.
@@ -56,12 +54,9 @@ struct SharedCallback<Q, A, T> {
     option: &'static str,
     function: Arc<Function<Q, A>>,
     check: Box<Check<A, T>>,
-    /// The calls under way, and results for which no connection waited any more. A forked child has neither the calls
-    /// nor the threads of its parent.
-    calls: PerProcess<Mutex<Calls<Q, T>>>,
+    /// The calls under way, and results for which no connection waited any more.
+    calls: SharedRequests<Q, Result<T, String>>,
 }
-
-type Calls<Q, T> = HashMap<Q, Option<SharedRequest<Result<T, String>>>>;
 
 impl<Q, A, T> Callback<Q, A, T>
 where
@@ -74,7 +69,7 @@ where
         function: Arc<Function<Q, A>>,
         check: impl Fn(A, Instant) -> Result<T, String> + Send + Sync + 'static,
     ) -> Self {
-        let (check, calls) = (Box::new(check), PerProcess::new());
+        let (check, calls) = (Box::new(check), SharedRequests::new());
         Self(Arc::new(SharedCallback { option, function, check, calls }))
     }
 
@@ -86,7 +81,7 @@ where
         within: Duration,
     ) -> Result<T, Fault> {
         let call = async {
-            let call = self.known(&arguments, usable).unwrap_or_else(|| self.start_call(arguments));
+            let call = self.join_or_call(arguments, usable);
             call.result().await.unwrap_or_else(|| Err(NONE.to_owned()))
         };
         let late = |_| Err(format!("did not return within {}", seconds(within)));
@@ -94,51 +89,29 @@ where
         result.map_err(|why| Fault::new(format!("{} {why}", spelled(self.0.option))))
     }
 
-    /// Returns the call under way, or one with a result that can still be used.
-    fn known(
+    /// Returns the call under way, or one with a result that can still be used. Otherwise calls the function. The
+    /// background thread awaits the result, even if no connection waits for it any more.
+    fn join_or_call(
         &self,
-        arguments: &Q,
+        arguments: Q,
         usable: impl Fn(&T) -> bool,
-    ) -> Option<SharedRequest<Result<T, String>>> {
-        let now = environment::now();
-        self.with(|calls| {
-            calls.retain(|_, call| call.as_ref().is_some_and(|call| !call.is_over(now)));
-            let usable = |result: &Result<T, String>| result.as_ref().is_ok_and(&usable);
-            SharedRequest::join(calls.get_mut(arguments)?, now, usable)
-        })
-    }
-
-    /// Calls the function. The background thread awaits the result, even if no connection waits for it any more.
-    fn start_call(&self, arguments: Q) -> SharedRequest<Result<T, String>> {
+    ) -> SharedRequest<Result<T, String>> {
         let called = environment::now();
+        let is_good = |result: &Result<T, String>| result.as_ref().is_ok_and(&usable);
+        let (call, begun) = self.0.calls.join_or_begin(&arguments, called, is_good);
+        let Some(completion) = begun else { return call };
         let (sender, result) = oneshot::channel();
+        // If it panics, later connections do not wait for its result.
         (self.0.function)(arguments.clone(), Answer(sender));
-        // Only now. If the call panics, later connections must not wait for its result.
-        let (call, completion) = SharedRequest::pending();
-        let joined = call.clone();
-        self.with(|calls| calls.insert(arguments.clone(), Some(call)));
         let this = self.clone();
         background::spawn(async move {
             let result = result.await.unwrap_or_else(|_| Err(NONE.to_owned()));
-            this.ended(&arguments, completion, result.and_then(|it| (this.0.check)(it, called)));
+            let checked = result.and_then(|it| (this.0.check)(it, called));
+            let (is_ok, now) = (checked.is_ok(), environment::now());
+            this.0.calls.deliver_result(&arguments, completion, checked, is_ok, now);
         })
         .detach();
-        joined
-    }
-
-    /// Delivers a result. If no connection waits for it, it is kept for the next attempt.
-    fn ended(&self, arguments: &Q, call: Completion<Result<T, String>>, result: Result<T, String>) {
-        self.with(|calls| {
-            let failed = result.is_err();
-            if call.complete(result, environment::now()) || failed {
-                calls.remove(arguments);
-            }
-        });
-    }
-
-    fn with<R>(&self, change: impl FnOnce(&mut Calls<Q, T>) -> R) -> R {
-        let calls = self.0.calls.get_or_make(Mutex::default);
-        change(&mut lock(&calls))
+        call
     }
 }
 

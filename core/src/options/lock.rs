@@ -186,12 +186,14 @@ impl Options {
         self.purpose == Purpose::Leader
     }
 
-    /// The function that describes the lock, if that takes one name only, and what it describes.
+    /// What has one name only, with an article, and what to use for each further name.
     pub(crate) fn of_one_name(&self) -> Option<(&'static str, &'static str)> {
-        match self.purpose {
-            Purpose::Section => None,
-            Purpose::Once => Some(("once()", "a run")),
-            Purpose::Leader => Some(("leader()", "an election")),
+        match (self.purpose, self.kind) {
+            (Purpose::Once, _) => Some(("a run of once()", "once()")),
+            (Purpose::Leader, _) => Some(("an election of leader()", "leader()")),
+            (_, Kind::Semaphore { .. }) => Some(("a semaphore", "semaphore")),
+            (_, Kind::ReadWrite(_)) => Some(("a read/write lock", "read/write lock")),
+            (_, Kind::Mutex) => None,
         }
     }
 

@@ -21,7 +21,7 @@ use super::fork_generation;
 pub struct Instant(u64);
 
 /// Converts to nanoseconds, saturating at the maximum.
-const fn nanos(time: Duration) -> u64 {
+pub(crate) const fn nanos(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos() as u64)
 }
 
@@ -37,8 +37,13 @@ impl Instant {
     }
 
     /// The instant at `elapsed` nanoseconds after the start of the clock.
-    pub(super) const fn from_nanos(elapsed: u64) -> Self {
+    pub(crate) const fn from_nanos(elapsed: u64) -> Self {
         Self(elapsed)
+    }
+
+    /// Nanoseconds since the start of the clock, as this type stores them.
+    pub(crate) const fn nanos(self) -> u64 {
+        self.0
     }
 
     /// Nanoseconds since the start of the clock.

@@ -161,7 +161,8 @@ static ENDING: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the process ends. Its threads continue until the deletes have their replies.
 pub(crate) fn is_ending() -> bool {
-    ENDING.load(Ordering::Relaxed) == fork_generation() + 1
+    let ending = ENDING.load(Ordering::Relaxed);
+    ending != 0 && ending == fork_generation() + 1
 }
 
 /// The connections of this process.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, LossReason};
+use crate::runtime::machine::nanos;
 
 /// Statistics of a client in this process. See [`Redlock::stats`](crate::Redlock::stats).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,11 +121,6 @@ impl Counts {
             ..Stats::default()
         }
     }
-}
-
-/// Converts to nanoseconds, which are enough for 500 years.
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -3,28 +3,25 @@
 //! The system's resolver cannot be cancelled, and may take longer than an attempt to connect. Later attempts join the
 //! lookup that an earlier one began, whatever their node, service or client. The number of threads is therefore
 //! limited by the number of names. A failed lookup is not kept, and a result only if it came too late for every
-//! attempt ([`SharedRequest`]).
+//! attempt ([`SharedRequests`]).
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
 use tokio::sync::oneshot;
 
 use super::step;
 use crate::clock::{Clock, SystemClock};
-use crate::node::shared_request::{Completion, SharedRequest};
-use crate::runtime::{PerProcess, background, lock};
+use crate::node::shared_request::{SharedRequest, SharedRequests};
+use crate::runtime::background;
 
 /// The addresses of a name, with the port 0, or the error of the resolver.
 type FoundAddresses = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
-/// The lookups by name, in lower case.
-type Requests = HashMap<String, Option<SharedRequest<FoundAddresses>>>;
 
-/// The lookups of all clients of this process. A forked child has neither them nor their threads.
-static REQUESTS: PerProcess<Mutex<Requests>> = PerProcess::new();
+/// The lookups of all clients of this process, by name in lower case.
+static REQUESTS: SharedRequests<String, FoundAddresses> = SharedRequests::new();
 
 /// Returns the addresses of a host, in the order of the resolver.
 pub(super) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -34,7 +31,7 @@ pub(super) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
     step::enter(format!("the lookup of {host}"));
     #[cfg(test)]
     test_names::count_attempt(host);
-    let found = join_or_begin(host.to_lowercase())?.result().await;
+    let found = join_or_begin(host.to_lowercase()).result().await;
     let found = found.ok_or_else(|| io::Error::other("the background thread is missing"))?;
     let with_port = |address: &SocketAddr| {
         let mut address = *address;
@@ -44,43 +41,29 @@ pub(super) async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
     found.map(|found| found.iter().map(with_port).collect()).map_err(|error| copy_of(&error))
 }
 
-/// Returns the lookup of this name that is under way or was kept, or begins one.
-fn join_or_begin(name: String) -> io::Result<SharedRequest<FoundAddresses>> {
-    let (requests, now) = (REQUESTS.get_or_make(Mutex::default), SystemClock.now());
-    let mut by_name = lock(&requests);
-    by_name.retain(|_, request| request.as_ref().is_some_and(|request| !request.is_over(now)));
-    if let Some(request) =
-        by_name.get_mut(&name).and_then(|place| SharedRequest::join(place, now, Result::is_ok))
-    {
-        return Ok(request);
-    }
-    let (request, completion) = SharedRequest::pending();
-    start_lookup(name.clone(), completion)?;
-    by_name.insert(name, Some(request.clone()));
-    Ok(request)
-}
-
-/// Looks a name up on a new thread. Tokio's `lookup_host` panics if the system has no thread left.
-fn start_lookup(name: String, completion: Completion<FoundAddresses>) -> io::Result<()> {
+/// Returns the lookup of this name that is under way or was kept, or begins one on a new thread. Tokio's `lookup_host`
+/// panics if the system has no thread left.
+fn join_or_begin(name: String) -> SharedRequest<FoundAddresses> {
+    let (request, begun) = REQUESTS.join_or_begin(&name, SystemClock.now(), Result::is_ok);
+    let Some(completion) = begun else { return request };
     let ((found, addresses), host) = (oneshot::channel(), name.clone());
     let resolve = move || drop(found.send(resolve(&host)));
     let started = thread::Builder::new().name("redlock-lookup".into()).spawn(resolve);
-    started.map_err(|error| {
-        io::Error::other(format!("cannot start a thread that looks up the host name: {error}"))
-    })?;
+    if let Err(error) = started {
+        let text = format!("cannot start a thread that looks up the host name: {error}");
+        let failed = Err(Arc::new(io::Error::other(text)));
+        REQUESTS.deliver_result(&name, completion, failed, false, SystemClock.now());
+        return request;
+    }
     // The thread itself never locks the lookups, because the system may suspend it there.
     background::spawn(async move {
         let panicked = || Err(io::Error::other("the lookup of the host name panicked"));
         let found = addresses.await.unwrap_or_else(|_| panicked());
-        let (found, requests) = (found.map(Arc::from).map_err(Arc::new), REQUESTS.get());
-        let Some(requests) = requests else { return };
-        let (mut by_name, failed) = (lock(&requests), found.is_err());
-        if completion.complete(found, SystemClock.now()) || failed {
-            by_name.remove(&name);
-        }
+        let (is_ok, found) = (found.is_ok(), found.map(Arc::from).map_err(Arc::new));
+        REQUESTS.deliver_result(&name, completion, found, is_ok, SystemClock.now());
     })
     .detach();
-    Ok(())
+    request
 }
 
 fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
@@ -180,7 +163,6 @@ mod tests {
     use super::test_names::SlowName;
     use super::*;
 
-    const HOUR: Duration = Duration::from_secs(3600);
     const IP: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn found(port: u16) -> Vec<SocketAddr> {
@@ -196,11 +178,8 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(30), wait).await.expect(what);
     }
 
-    /// Whether the lookup of this name is under way or kept, and in the latter case its result is there.
-    fn state(name: &str) -> Option<bool> {
-        let (requests, late) = (REQUESTS.get_or_make(Mutex::default), SystemClock.now() + HOUR);
-        let by_name = lock(&requests);
-        by_name.get(name)?.as_ref().map(|request| request.is_over(late))
+    fn is_kept(name: &str) -> Option<bool> {
+        REQUESTS.is_kept(&name.to_owned())
     }
 
     #[tokio::test]
@@ -232,12 +211,12 @@ mod tests {
         let slow = SlowName::add("late.test");
         assert!(look_up("late.test", 1).now_or_never().is_none());
         slow.end_all(vec![IP]);
-        until("it ended", || state("late.test") == Some(true)).await;
+        until("it ended", || is_kept("late.test") == Some(true)).await;
         assert_eq!(look_up("late.test", 1).await.unwrap(), found(1));
         // An address may change, so that the one after it asks again.
         assert_eq!(look_up("late.test", 1).await.unwrap(), found(1));
         assert_eq!(slow.count(), 2);
-        assert_eq!(state("late.test"), None);
+        assert_eq!(is_kept("late.test"), None);
     }
 
     #[tokio::test]
@@ -246,7 +225,7 @@ mod tests {
         assert!(look_up("failing.test", 1).now_or_never().is_none());
         until("it began", || slow.count() == 1).await;
         slow.end_all(Vec::new());
-        until("it ended", || state("failing.test").is_none()).await;
+        until("it ended", || is_kept("failing.test").is_none()).await;
         let error = look_up("failing.test", 1).await.unwrap_err();
         assert!(error.to_string().contains("no such name"), "{error}");
         assert_eq!(slow.count(), 2);
@@ -256,7 +235,7 @@ mod tests {
     fn address_needs_no_lookup() {
         for host in ["127.0.0.1", "::1"] {
             assert!(look_up(host, 1).now_or_never().unwrap().is_ok());
-            assert_eq!(state(host), None);
+            assert_eq!(is_kept(host), None);
         }
     }
 }

@@ -50,12 +50,11 @@ impl Link {
 
     /// Whether nothing was sent for long. A NAT or a load balancer on the way may have dropped the connection.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
-        let used = Duration::from_nanos(self.used.load(Ordering::Relaxed));
-        now.since(Instant::from_start(used)) > PROBE_AFTER_IDLE
+        now.since(Instant::from_nanos(self.used.load(Ordering::Relaxed))) > PROBE_AFTER_IDLE
     }
 
     pub(crate) fn set_used(&self, now: Instant) {
-        self.used.store(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.used.store(now.nanos(), Ordering::Relaxed);
     }
 
     pub(crate) fn pushes(&self) -> bool {
