@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redlock::ffi::{default_nodes, shown};
+use redlock::ffi::{check_excludes_others, default_nodes, shown};
 use redlock::{Builder, Lock, Redlock, Result, TlsOptions};
 use serde_json::json;
 
@@ -75,7 +75,9 @@ impl Connection {
         if self.fsync {
             client = client.fsync(true);
         }
-        self.tls(client).client_name("redlock-cli").build()
+        let client = self.tls(client).client_name("redlock-cli").build()?;
+        check_excludes_others(&client)?;
+        Ok(client)
     }
 
     /// The same options for these nodes, if there are any.

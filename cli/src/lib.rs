@@ -57,7 +57,7 @@ enum Command {
 /// Runs one command line, whose first word is the name of the program. Returns its exit status.
 ///
 /// ```
-/// let status = redlock_cli::main(["redlock", "inspect", "job", "--url", "memory://"].map(Into::into));
+/// let status = redlock_cli::main(["redlock", "--version"].map(Into::into));
 /// assert_eq!(status.code(), 0);
 /// ```
 pub fn main(words: impl IntoIterator<Item = OsString>) -> Status {

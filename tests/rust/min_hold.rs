@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use redlock::testing::{TestClock, TestRedlock};
 use redlock::{ErrorKind, Lock, Redlock};
 
 use crate::support::{Server, client, eventually, millis, servers};
@@ -75,6 +76,37 @@ async fn release_keeps_the_key_beyond_its_ttl() {
     server.ask("PEXPIRE lock:tick 1500");
     lease.release().await.unwrap();
     assert!(remaining_ttl(&server, "lock:tick") > 9_000);
+}
+
+/// The end by `max_hold` is planned, so the keys must not end with it.
+#[tokio::test]
+async fn end_by_max_hold_keeps_the_key() {
+    let clock = TestClock::new();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
+    let (second, min_hold) = (Duration::from_secs(1), TTL * 3);
+    for max_hold in [TTL / 2, TTL, TTL * 2] {
+        let lock = redlock.lock("tick").ttl(TTL).min_hold(min_hold).max_hold(max_hold);
+        let lease = lock.acquire().await.unwrap();
+        clock.advance(max_hold).await;
+        assert_eq!(lease.lost().await.reason(), Some("max_hold"));
+        let is_free = || async { lock.try_acquire().await.unwrap().is_some() };
+        assert!(!is_free().await, "{max_hold:?}");
+        // At the end of the scope.
+        drop(lease);
+        clock.advance(min_hold.saturating_sub(max_hold + second)).await;
+        assert!(!is_free().await, "{max_hold:?}");
+        clock.advance(3 * second).await;
+        assert!(lock.force_release().await.is_ok() && is_free().await);
+        assert!(lock.force_release().await.unwrap());
+    }
+    // A failed run is not remembered.
+    let once = redlock.once("run", min_hold).ttl(TTL).max_hold(TTL / 2);
+    let begun = once.run(async |lease| {
+        clock.advance(TTL).await;
+        Err::<(), redlock::Error>(lease.lost().await)
+    });
+    assert_eq!(begun.await.unwrap_err().reason(), Some("max_hold"));
+    assert!(!redlock.lock("run").inspect().await.unwrap().held);
 }
 
 /// Some nodes may still have the keys of a lost lease. Its release must not block them for longer than their TTL.

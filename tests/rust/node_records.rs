@@ -87,6 +87,19 @@ fn logs_unsupported_proxy_commands_in_one_record() {
 }
 
 #[test]
+fn log_of_resp2_blames_the_url() {
+    let _turn = Turn::take();
+    let server = Server::start();
+    let redlock = Redlock::builder([format!("{}?protocol=2", server.url())]).build().unwrap();
+    block_on(async {
+        redlock.lock("job").acquire().await.unwrap().release().await.unwrap();
+    });
+    let lines =
+        lines_with("the URL has protocol=2, without notifications: waiting callers poll", 1);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+}
+
+#[test]
 fn logs_lost_and_recovered_server_features() {
     let _turn = Turn::take();
     let server = Server::start();

@@ -56,6 +56,18 @@ async fn advance_and_jump_move_the_test_clock() {
 }
 
 #[tokio::test]
+async fn error_has_the_time_that_is_left_when_the_wait_ends() {
+    let clock = TestClock::new();
+    let redlock = TestRedlock::with_clock(&clock).unwrap();
+    let _held = redlock.lock("job").ttl(60 * SECOND).renew(false).acquire().await.unwrap();
+    let waiting = redlock.lock("job").wait(Some(30 * SECOND)).acquire();
+    let (error, ()) = tokio::join!(waiting, clock.advance(31 * SECOND));
+    let error = error.unwrap_err();
+    assert!(error.remaining().is_some_and(|left| left <= 30 * SECOND), "{error}");
+    assert!(error.to_string().contains("expires in 30.000 s"), "{error}");
+}
+
+#[tokio::test]
 async fn jump_works_with_either_clock() {
     let clock = TestClock::new();
     for redlock in [TestRedlock::new().unwrap(), TestRedlock::with_clock(&clock).unwrap()] {

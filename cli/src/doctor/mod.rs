@@ -80,9 +80,7 @@ async fn examine(args: &Args) -> Result<Facts> {
         if node.latency.is_some() {
             // A guard of the set does not matter for a node alone.
             let client = connection.client_of(url)?;
-            // Each client has its own memory.
-            let is_memory = node.url.starts_with("memory://");
-            let other = if is_memory { client.clone() } else { connection.client_of(url)? };
+            let other = connection.client_of(url)?;
             let name = format!("{name}-{at}");
             node.trial = Some(live::trial([&client, &other], &name, args.ttl).await);
         }

@@ -61,12 +61,12 @@ pub(super) fn unreachable(node: &NodeFacts, _: &Settings) -> Option<Finding> {
             "it, or a proxy in front of it, refuses other commands than those of locks: {error}"
         );
         return found(
-            Warning, "proxy",
+            Warning,
+            "proxy",
             what,
             "This command could not examine it. There may be no notifications, and a proxy may change the server",
             "Connect to the server itself",
-        )
-        .filter(|_| !node.url.starts_with("memory://"));
+        );
     }
     let (_, code, fix) = UNREACHABLE.iter().find(|(part, ..)| error.contains(part))?;
     found(Error, code, error, "It grants no lock, and the quorum has one node less to spare", *fix)

@@ -34,6 +34,8 @@ pub(super) struct Attempt<'a> {
     owner: Option<Owner>,
     /// Why no lease was acquired yet.
     last: Refusal,
+    /// When that was known.
+    last_at: Instant,
     /// Whether too many nodes refuse for a reason that no retry can change.
     permanent: bool,
     /// When the current series of refused rounds began. `None` if the last round was not refused.
@@ -63,6 +65,7 @@ impl<'a> Attempt<'a> {
             deadline: Deadline::new(&acquirer.leases.nodes.clock, wait, limit),
             owner,
             last: Refusal::Queued,
+            last_at: Instant::default(),
             permanent: false,
             refused_since: None,
             misses: 0,
@@ -248,7 +251,7 @@ impl<'a> Attempt<'a> {
         self.round_ms = u32::try_from(now.since(began).as_millis()).unwrap_or(u32::MAX);
         self.delays.record_refusal(&refusal);
         self.plan.record_refusal(&refusal, now, self.acquirer.leases.fairness.rounds());
-        self.last = refusal;
+        (self.last, self.last_at) = (refusal, now);
     }
 
     /// How long to sleep before the next round, or `None` after the last round.
@@ -334,6 +337,7 @@ impl<'a> Attempt<'a> {
         let period = self.deadline.no_quorum(ticket);
         let lasted = period.as_ref().map(|period| self.deadline.now().since(period.since));
         let mut last = std::mem::replace(&mut self.last, Refusal::Queued);
+        last.pass_time(self.deadline.now().since(self.last_at));
         let permanent = self.permanent || matches!(last, Refusal::Permanent(..));
         let given_up = !self.deadline.has_wait() && !permanent;
         let never_tried = matches!(last, Refusal::Queued) && !permanent;

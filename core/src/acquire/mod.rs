@@ -211,7 +211,8 @@ async fn extended(request: &Request, claim: &Claim, leases: &Leases) -> Result<V
     let (nodes, timeout) = (&leases.nodes, request.node_timeout());
     let clock = &*nodes.clock;
     let validity = request.validity(clock.now());
-    let params = VoteParams::later(validity.asked, timeout, Fencing::Off);
+    let ttl = validity.key_ttl(&request.options, validity.started);
+    let params = VoteParams::later(ttl, timeout, Fencing::Off);
     let mut round = ExtendRound::send(nodes, claim, validity, params);
     match round.verdict(clock).await {
         // A confirmation after the end of its validity does not count.

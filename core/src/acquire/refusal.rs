@@ -180,6 +180,13 @@ impl Refusal {
         }
     }
 
+    /// Lets time pass since the refusal, which the holder's lease has no more.
+    pub(super) fn pass_time(&mut self, time: Duration) {
+        if let Self::Held { refused, .. } = self {
+            refused.left = refused.left.map(|left| left.saturating_sub(time));
+        }
+    }
+
     /// The label of the holder, if it is known.
     pub(crate) fn holder(&self) -> Option<&str> {
         match self {

@@ -35,11 +35,17 @@ impl Request {
         Validity::new(started, self.options.ttl, self.options.hold_end(started))
     }
 
-    /// Returns the TTL that the nodes set: `ttl`, or `max_hold` if that is shorter.
+    /// Returns the TTL of a new lease: `ttl`, or `max_hold` if that is shorter.
     ///
     /// It does not depend on the start of the round, so any instant can be used for the calculation.
-    pub(crate) fn asked_ttl(&self) -> Duration {
+    fn lease_ttl(&self) -> Duration {
         self.validity(Instant::default()).asked
+    }
+
+    /// Returns the TTL that the nodes set for a new lease.
+    pub(crate) fn key_ttl(&self) -> Duration {
+        let start = Instant::default();
+        self.validity(start).key_ttl(&self.options, start)
     }
 
     /// Returns the fencing part of a first vote. It proposes the time of our wall clock, and the node's clock decides.
@@ -103,7 +109,7 @@ impl Request {
         nodes: Vec<NodeReport>,
         lasted: Option<Duration>,
     ) -> Error {
-        let (took, lasts) = (seconds(took), seconds(self.asked_ttl()));
+        let (took, lasts) = (seconds(took), seconds(self.lease_ttl()));
         let lasted = duration_text(lasted);
         let what = format!(
             "granted too late{lasted}, because the replies took {took} and the lease lasts only {lasts}"

@@ -67,7 +67,7 @@ pub(crate) fn round<'a>(
     let changes = acquirer.leases.watch.count();
     // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
-    let ttl = request.asked_ttl();
+    let ttl = request.key_ttl();
     let fencing = request.fencing(&*nodes.clock);
     let params = VoteParams { ttl, timeout, first: true, check: false, expect, fencing, turn };
     // The scout takes an additional round trip, for which a short TTL over a slow network may leave no time.

@@ -250,7 +250,7 @@ impl Error {
 
     /// The remaining time of the holder's lease, if a node reported it.
     ///
-    /// It is as of the last reply. A holder that renews has more.
+    /// Calculated from the last reply. A holder that renews has more.
     pub fn remaining(&self) -> Option<Duration> {
         self.0.remaining
     }

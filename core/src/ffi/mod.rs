@@ -28,7 +28,7 @@ pub use options::{Described, Kind, LOCK_OPTIONS, ONCE_OPTIONS, Row, SEMAPHORE_OP
 use std::time::Duration;
 
 use crate::client::Redlock;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::LeaseHandle;
 
 // Items of the core that the bindings use unchanged.
@@ -73,6 +73,21 @@ pub async fn ask_servers(client: &Redlock, commands: Vec<Vec<String>>) -> Result
 /// The `restart_guard` that applies to a client.
 pub fn restart_guard(client: &Redlock) -> Duration {
     client.lock("*").restart_guard()
+}
+
+/// Rejects a client with a node inside of this process, which excludes no other one.
+///
+/// # Errors
+///
+/// `Invalid` for `memory://`.
+pub fn check_excludes_others(client: &Redlock) -> Result<()> {
+    if client.nodes().iter().any(|node| node.starts_with("memory://")) {
+        return Err(Error::invalid(
+            "memory:// is a node inside of one process, so a command line excludes no other one by it. Use the URL of a \
+             Redis server",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether to log that no quorum confirmed the release of this lease at the end of a scope. Returns the end of the

@@ -126,8 +126,10 @@ impl ExtendRound {
 /// Dropping the round is harmless: the keys may then live longer than the lease assumes, but never shorter.
 pub(crate) fn send(state: &LeaseState, ttl: Duration, check: bool) -> Option<ExtendRound> {
     let mut commands = state.held_commands()?;
-    let validity = Validity::new(state.now(), ttl, state.request.options.hold_end(state.acquired));
-    let (timeout, fencing) = prepare_request(state, &mut commands, validity.asked);
+    let options = &state.request.options;
+    let validity = Validity::new(state.now(), ttl, options.hold_end(state.acquired));
+    let key_ttl = validity.key_ttl(options, state.acquired);
+    let (timeout, fencing) = prepare_request(state, &mut commands, key_ttl);
     // This round replaces the first votes that are not sent yet.
     let votes = std::mem::take(&mut commands.votes);
     // Unlocked first: sending allocates, and the system may suspend this thread there.
@@ -136,7 +138,7 @@ pub(crate) fn send(state: &LeaseState, ttl: Duration, check: bool) -> Option<Ext
     if !check {
         state.own.leases.warn_of_ttl(ttl, || state.key());
     }
-    let params = VoteParams { check, ..VoteParams::later(validity.asked, timeout, fencing) };
+    let params = VoteParams { check, ..VoteParams::later(key_ttl, timeout, fencing) };
     Some(ExtendRound::send(&state.own.leases.nodes, &state.claim, validity, params))
 }
 

@@ -95,7 +95,8 @@ impl LeaseState {
         let first = if renews { granted.started + ttl / 3 } else { NEVER };
         let first = first.min(ends);
         // `longest` exceeds the request if `max_hold` limited it. Keeping a pending delete for too long is harmless.
-        let commands = Mutex::new(Commands { deleted: false, longest: ttl, votes });
+        let longest = ttl.max(granted.key_ttl(&request.options, granted.started));
+        let commands = Mutex::new(Commands { deleted: false, longest, votes });
         let own = Own { leases: Arc::clone(leases), spans: OnceLock::new(), commands };
         let state = Arc::new(Self {
             id: leases.registry.new_id(),

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::options::lock::Options;
 
 /// Counts the votes of one round.
 ///
@@ -127,6 +128,18 @@ impl Validity {
     pub(crate) fn ends(&self) -> Instant {
         // Near the end of `max_hold` the requested TTL may be shorter than its drift. The lease then ends immediately.
         self.started + self.asked.saturating_sub(drift(self.asked))
+    }
+
+    /// The TTL that the nodes set for a lease with these options that was acquired at this time.
+    ///
+    /// If `max_hold` ends a lease, its keys stay for the rest of `min_hold`, as after a release. A run that happens once
+    /// has failed then, and is not remembered.
+    pub(crate) fn key_ttl(&self, options: &Options, acquired: Instant) -> Duration {
+        if !self.is_capped() || options.is_once() {
+            return self.asked;
+        }
+        let kept = (acquired + options.min_hold).since(self.started);
+        self.asked.max(kept + drift(kept))
     }
 
     /// Whether `max_hold` limited the TTL. There is nothing to renew then.

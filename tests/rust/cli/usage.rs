@@ -28,7 +28,7 @@ fn message_names_value_rule_and_fix() {
     ];
     for (words, expected) in cases {
         let mut command = redlock(words);
-        command.env("REDIS_URL", "memory://");
+        command.env("REDIS_URL", "redis://127.0.0.1:1");
         let outcome = outcome(command);
         assert_eq!(outcome.status, 64, "{words:?}: {}", outcome.stderr);
         for part in expected {
@@ -52,6 +52,29 @@ fn wrong_url_is_refused_without_its_password() {
             assert_eq!(outcome.status, 64, "{url}: {}", outcome.stderr);
             assert!(!outcome.stderr.contains("s3cret"), "{}", outcome.stderr);
             assert!(outcome.stderr.starts_with("redlock: "), "{}", outcome.stderr);
+        }
+    }
+}
+
+/// Each command would have a node of its own.
+#[test]
+fn node_inside_of_the_process_is_refused() {
+    let commands: [&[&str]; 6] = [
+        &["run", "job", "true"],
+        &["inspect", "job"],
+        &["ls"],
+        &["wait", "job"],
+        &["release", "--force", "--yes", "job"],
+        &["doctor"],
+    ];
+    for words in commands {
+        for nodes in ["memory://", "redis://127.0.0.1:1,memory://other"] {
+            let mut command = redlock(words);
+            command.env("REDLOCK_NODES", nodes);
+            let outcome = outcome(command);
+            assert_eq!(outcome.status, 64, "{words:?}: {}", outcome.stderr);
+            let error = "memory:// is a node inside of one process";
+            assert!(outcome.stderr.contains(error), "{words:?}: {}", outcome.stderr);
         }
     }
 }

@@ -54,7 +54,7 @@ async fn refusal_by_a_minority_says_so() {
         let (error, _) = setup.fails(setup.within(Some(SECOND))).await;
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         let text = error.to_string();
-        assert!(text.contains("already held by web-3, and expires in 60.000 s unless"), "{text}");
+        assert!(text.contains("already held by web-3, and expires in "), "{text}");
         assert_eq!(text.contains(unsure), expected, "{text}");
     }
 }
@@ -133,9 +133,12 @@ async fn failed_node_does_not_hide_the_holder() {
         for wait in [Duration::ZERO, SECOND / 5] {
             let (error, _) = setup.fails(setup.within(Some(wait))).await;
             assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
-            let text = "it is already held by web-3, and expires in 60.000 s unless renewed";
+            let text = "it is already held by web-3, and expires in ";
             assert!(error.to_string().contains(text), "{error}");
-            assert_eq!((error.holder(), error.remaining()), (Some("web-3"), Some(60 * SECOND)));
+            assert_eq!(error.holder(), Some("web-3"));
+            // Counted down from the last reply.
+            let left = error.remaining().unwrap();
+            assert!(left <= 60 * SECOND && left + wait >= 60 * SECOND, "{left:?}");
         }
     }
 }

@@ -137,6 +137,10 @@ pub(crate) fn refusal(text: &str) -> Fault {
         "NOPERM" if text.contains("cluster|") => {
             " (clusters need CLUSTER SLOTS and CLUSTER NODES, and ASKING; see the page Security of the documentation)"
         }
+        "NOPERM" if text.contains("access a key") || text.contains("access one of the keys") => {
+            " (its user needs the keys of all locks, such as ~lock:*, and for fencing also ~{lock:*}:fence; see the page \
+             Security of the documentation)"
+        }
         "NOPERM" => {
             " (locks need EVALSHA, SCRIPT LOAD, GET, SET, PTTL, PEXPIRE and DEL on their keys; see the page Security of \
              the documentation)"
@@ -272,8 +276,13 @@ mod tests {
         let cluster =
             shown("NOPERM User app has no permissions to run the 'cluster|slots' command");
         assert!(cluster.contains("(clusters need CLUSTER SLOTS"), "{cluster}");
-        let key = shown("NOPERM No permissions to access a key");
-        assert!(key.contains("(locks need EVALSHA"), "{key}");
+        let command = shown("NOPERM User app has no permissions to run the 'evalsha' command");
+        assert!(command.contains("(locks need EVALSHA"), "{command}");
+        let one = "NOPERM this user has no permissions to access one of the keys";
+        for text in ["NOPERM No permissions to access a key", one] {
+            let key = shown(text);
+            assert!(key.contains("~lock:*, and for fencing"), "{key}");
+        }
     }
 
     #[test]

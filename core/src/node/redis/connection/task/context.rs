@@ -193,6 +193,15 @@ impl Context {
             return;
         };
         if let Some(omitted) = self.notices.features.begins(commands.clone(), self.clock.now()) {
+            let asks = self.target.route.server.parameters.protocol == Some(2);
+            if asks && commands == Feature::Tracking.command() {
+                log::event!(
+                    Warn, Node, { node: node },
+                    "the URL has protocol=2, without notifications: {effects}",
+                    effects = format_args!("{effects}{omitted}"),
+                );
+                return;
+            }
             log::event!(
                 Warn, Node, { node: node },
                 "the server, or a proxy in front of it, does not support {commands}: {effects}",

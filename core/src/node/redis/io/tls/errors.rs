@@ -92,14 +92,23 @@ fn explained_alert(alert: AlertDescription) -> &'static str {
     }
 }
 
+/// Whether it is this kind of error, which rustls distinguishes from others only in the debug text.
+fn is_other(error: &CertificateError, kind: &str) -> bool {
+    matches!(error, CertificateError::Other(other) if format!("{other:?}").contains(kind))
+}
+
+/// Whether the certificate has version 1, as `openssl x509 -req` makes it without extensions.
+pub(super) fn has_old_version(error: &CertificateError) -> bool {
+    is_other(error, "UnsupportedCertVersion")
+}
+
 /// Explains common certificate errors and how to fix them. Empty if the error explains itself.
 fn explained_certificate(
     error: &CertificateError,
     name: Option<&ServerName<'_>>,
 ) -> Cow<'static, str> {
     use CertificateError as Bad;
-    // rustls distinguishes these errors only in their debug text.
-    let is = |kind| matches!(error, Bad::Other(other) if format!("{other:?}").contains(kind));
+    let is = |kind| is_other(error, kind);
     let unfit = match error {
         _ if is_about_time(error) => {
             return "the server's certificate has expired or is not valid yet, or this machine's clock is wrong".into();
@@ -118,7 +127,7 @@ fn explained_certificate(
         Bad::InvalidPurpose | Bad::InvalidPurposeContext { .. } => {
             "is not for servers (extendedKeyUsage)"
         }
-        _ if is("UnsupportedCertVersion") => {
+        _ if has_old_version(error) => {
             "has version 1, but version 3 with a subjectAltName is required"
         }
         _ if is("CaUsedAsEndEntity") => "is that of a CA, and not one of tls_ca",

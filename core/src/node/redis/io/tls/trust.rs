@@ -15,6 +15,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, InconsistentKeys, RootCertStore};
 
+use super::errors::has_old_version;
 use super::options::{DefaultTrust, Held, Pem, TlsOptions};
 use super::verifiers::{Trusted, Unverified};
 use crate::error::{Error, Result};
@@ -92,6 +93,11 @@ fn unfit(error: &rustls::Error, cert: &Pem, key: &Pem) -> Error {
         }
         // rustls reports an unknown kind of key this way.
         Bad::General(why) => key.unreadable("tls_key", why),
+        Bad::InvalidCertificate(error) if has_old_version(error) => cert.unreadable(
+            "tls_cert",
+            "it has version 1, but version 3 is required. Make another one, for example with -extfile or -copy_extensions \
+             copy of `openssl x509 -req`",
+        ),
         other => cert.unreadable("tls_cert", &other.to_string()),
     }
 }
