@@ -337,7 +337,7 @@ impl<'a> Attempt<'a> {
         let period = self.deadline.no_quorum(ticket);
         let lasted = period.as_ref().map(|period| self.deadline.now().since(period.since));
         let mut last = std::mem::replace(&mut self.last, Refusal::Queued);
-        last.pass_time(self.deadline.now().since(self.last_at));
+        last.count_down(self.deadline.now().since(self.last_at));
         let permanent = self.permanent || matches!(last, Refusal::Permanent(..));
         let given_up = !self.deadline.has_wait() && !permanent;
         let never_tried = matches!(last, Refusal::Queued) && !permanent;

@@ -180,8 +180,8 @@ impl Refusal {
         }
     }
 
-    /// Lets time pass since the refusal, which the holder's lease has no more.
-    pub(super) fn pass_time(&mut self, time: Duration) {
+    /// Takes the time since the refusal from what the lease of the holder has left.
+    pub(super) fn count_down(&mut self, time: Duration) {
         if let Self::Held { refused, .. } = self {
             refused.left = refused.left.map(|left| left.saturating_sub(time));
         }
