@@ -10,12 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use redlock::ffi;
 
-use super::{greenlets, guarded};
+use super::greenlets::{self, Greenlets};
+use super::guarded;
 use crate::once_cell::Once;
 
 /// The interval at which a waiting thread checks for exceptions: a Ctrl-C, or one that another thread raises in it.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a greenlet blocks the others. A reply over a fast network arrives within this time.
+/// How long each call of a greenlet may block the others. A reply over a fast network arrives within this time.
 const GREENLET_BLOCK: Duration = Duration::from_millis(1);
 
 /// Drives a future on this thread, without the GIL, until it is done, or an exception is raised in this thread.
@@ -32,10 +33,8 @@ where
 {
     let future = DroppedQuietly(ManuallyDrop::new(future));
     match greenlets::in_use(py)? {
-        None => drive(py, pin!(future), when_slow, SIGNAL_CHECK_INTERVAL, || Ok(())),
-        Some(mut greenlets) => {
-            drive(py, Box::pin(future).as_mut(), when_slow, GREENLET_BLOCK, || greenlets.pause())
-        }
+        None => drive(py, pin!(future), when_slow),
+        Some(greenlets) => drive_greenlet(py, Box::pin(future).as_mut(), when_slow, greenlets),
     }
 }
 
@@ -86,8 +85,6 @@ fn drive<F>(
     py: Python<'_>,
     mut future: Pin<&mut F>,
     when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
-    slice: Duration,
-    mut pause: impl FnMut() -> PyResult<()>,
 ) -> PyResult<F::Output>
 where
     F: Future + Send,
@@ -95,19 +92,57 @@ where
 {
     let mut when_slow = Some(when_slow);
     loop {
-        let polled = guarded(|| Ok(py.detach(|| ffi::wait(future.as_mut(), slice))))?;
-        // Checked even if the future is done. Otherwise an exception of a handler would be raised after the lease was
-        // returned.
-        py.check_signals()?;
-        if let Poll::Ready(value) = polled {
+        if let Poll::Ready(value) =
+            checked(py, || ffi::wait(future.as_mut(), SIGNAL_CHECK_INTERVAL))?
+        {
             return Ok(value);
         }
-        raise_injected(py)?;
         if let Some(slow) = when_slow.take() {
             slow(py)?;
         }
-        pause()?;
     }
+}
+
+/// Only the beginning blocks the thread.
+fn drive_greenlet<F>(
+    py: Python<'_>,
+    mut future: Pin<&mut F>,
+    when_slow: impl FnOnce(Python<'_>) -> PyResult<()>,
+    greenlets: Greenlets<'_>,
+) -> PyResult<F::Output>
+where
+    F: Future + Send,
+    F::Output: Send,
+{
+    if let Poll::Ready(value) = checked(py, || ffi::wait(future.as_mut(), GREENLET_BLOCK))? {
+        return Ok(value);
+    }
+    when_slow(py)?;
+    let mut waiter = greenlets.waiter()?;
+    loop {
+        let wakes = waiter.wakes();
+        if let Poll::Ready(value) = checked(py, || wakes.poll(future.as_mut()))? {
+            return Ok(value);
+        }
+        while !waiter.is_woken() {
+            waiter.pause()?;
+            py.check_signals()?;
+            raise_injected(py)?;
+        }
+    }
+}
+
+/// Polls without the GIL, then checks for exceptions.
+///
+/// Signals are checked even if the future is done. Otherwise an exception of a handler would be raised after the lease
+/// was returned.
+fn checked<T: Send>(py: Python<'_>, poll: impl FnOnce() -> Poll<T> + Send) -> PyResult<Poll<T>> {
+    let polled = guarded(|| Ok(py.detach(poll)))?;
+    py.check_signals()?;
+    if polled.is_pending() {
+        raise_injected(py)?;
+    }
+    Ok(polled)
 }
 
 /// Raises the exception that another thread has set for this one, by `PyThreadState_SetAsyncExc`, if there is one.
