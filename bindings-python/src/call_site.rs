@@ -1,5 +1,6 @@
 //! Finds the calling line of the user's program, for leases and for warnings.
 
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use pyo3::PyTypeInfo;
@@ -60,22 +61,23 @@ impl Line {
         let file = file.cast::<PyString>()?.to_string_lossy().into_owned();
         let name = code.getattr(intern!(py, "co_name"))?;
         let function = name.cast::<PyString>()?.to_string_lossy().into_owned();
-        let is_exit_stack = file.ends_with("contextlib.py");
+        let may_be_library = may_be_library(Path::new(&file));
         for range in code.call_method0(intern!(py, "co_lines"))?.try_iter()? {
             let (from, to, number): (i32, i32, Option<u32>) = range?.extract()?;
             if (from..to).contains(&instruction) {
                 let number = number.unwrap_or(0);
-                return Ok(Self { file, function, number, is_exit_stack });
+                return Ok(Self { file, function, number, may_be_library });
             }
         }
-        Ok(Self { file, function, number: 0, is_exit_stack })
+        Ok(Self { file, function, number: 0, may_be_library })
     }
 }
 
 impl CallSite {
-    /// Creates the call site of the Python code that calls us.
+    /// Creates the call site of the program that calls us, itself or through this package.
     pub(crate) fn here(py: Python<'_>) -> PyResult<Self> {
-        Self::of_frame(&frame(py)?)
+        let frame = frame(py)?;
+        Self::of_frame(&frame)?.of_program(&frame)
     }
 
     /// Creates the call site of this frame, which may be None.
@@ -89,10 +91,38 @@ impl CallSite {
         Ok(Self { line: Some(line), is_awaited: false, context: None })
     }
 
-    /// Whether an `ExitStack` calls.
-    pub(crate) fn is_exit_stack(&self) -> bool {
-        self.line.as_ref().is_some_and(|line| line.is_exit_stack)
+    /// Whether this package or an `ExitStack` may be the caller. Most others are excluded without a call into Python.
+    pub(crate) fn may_be_library(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.may_be_library)
     }
+
+    /// Returns the call site in the program. This one is of `frame`, which may belong to this package or to an
+    /// `ExitStack`. If only those called, it stays.
+    pub(crate) fn of_program(self, frame: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = frame.py();
+        let (mut site, mut at) = (self.clone(), frame.clone());
+        while site.may_be_library() && is_library(&at)? {
+            at = at.getattr(intern!(py, "f_back"))?;
+            if at.is_none() {
+                return Ok(self);
+            }
+            site = Self::of_frame(&at)?;
+        }
+        Ok(site)
+    }
+}
+
+/// Whether code of this package, or of `contextlib`, may be in this file.
+fn may_be_library(file: &Path) -> bool {
+    let folder = file.parent().and_then(Path::file_name);
+    folder.is_some_and(|folder| folder == "redlock")
+        || file.file_name().is_some_and(|name| name == "contextlib.py")
+}
+
+/// Whether a frame runs code of this package, or of `contextlib`.
+fn is_library(frame: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let name: Option<String> = module(frame)?.extract().ok();
+    Ok(name.is_some_and(|name| name == "contextlib" || name.starts_with("redlock.")))
 }
 
 /// Converts the code object and the instruction that `redlock._asyncio` passes.

@@ -3,6 +3,7 @@
 import _thread
 import ast
 import asyncio
+import contextlib
 import itertools
 import re
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import redlock
+from redlock.testing import AsyncTestRedlock, TestRedlock
 
 from tests.waiting import eventually
 
@@ -138,3 +140,89 @@ def test_with_statements_without_a_python_frame_end_their_own_lease(
     gates[1].release()
     eventually(lambda: len(entered[1]) == 3)
     assert not client.leases()
+
+
+def test_caller_of_a_decorated_function_is_named(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+
+    @lock
+    def job() -> str:
+        return call_site(lock)
+
+    @lock
+    async def task() -> str:
+        return call_site(lock)
+
+    @lock
+    def returns_an_awaitable() -> Any:
+        return asyncio.sleep(0, call_site(lock))
+
+    async def main() -> None:
+        expected = line_below()
+        assert await task() == expected
+        expected = line_below()
+        started = asyncio.create_task(task())
+        assert await started == expected
+        assert started.get_coro().__qualname__ == task.__qualname__  # type: ignore[union-attr]
+
+    expected = line_below()
+    assert job() == expected
+    asyncio.run(main())
+    expected = line_below()
+    coroutine = returns_an_awaitable()
+    assert asyncio.run(coroutine) == expected
+
+
+def test_caller_of_an_exit_stack_is_named(client: redlock.Redlock, name: str) -> None:
+    lock = client.lock(name)
+
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            expected = line_below()
+            await stack.enter_async_context(lock)
+            assert call_site(lock) == expected
+        async with contextlib.AsyncExitStack() as stack:
+            expected = line_below()
+            await stack.enter_async_context(lock.as_async())
+            assert call_site(lock) == expected
+
+    with contextlib.ExitStack() as stack:
+        expected = line_below()
+        stack.enter_context(lock)
+        assert call_site(lock) == expected
+    asyncio.run(main())
+
+
+def test_file_of_the_program_that_is_called_like_contextlib_is_named(
+    client: redlock.Redlock, name: str
+) -> None:
+    lock = client.lock(name)
+    variables: dict[str, Any] = {"lock": lock, "__name__": "app.contextlib"}
+    exec(compile("lease = lock.acquire()", "/srv/app/contextlib.py", "exec"), variables)
+    assert call_site(lock) == "/srv/app/contextlib.py:1"
+    variables["lease"].release()
+
+
+def holder(client: redlock.Redlock, name: str) -> str:
+    """Returns the call site of the lease that the other client of a test client holds."""
+    (lease,) = client._other.leases()  # type: ignore[attr-defined]
+    with pytest.raises(redlock.LockTimeout) as held, ThreadPoolExecutor() as thread:
+        thread.submit(client._other.lock(name, wait=0).acquire).result()  # type: ignore[attr-defined]
+    lease.release()
+    found = re.search(r"acquired at (\S+:\d+)", str(held.value))
+    assert found
+    return found[1]
+
+
+def test_caller_of_hold_is_named(name: str) -> None:
+    async def main() -> None:
+        async with AsyncTestRedlock() as client:
+            expected = line_below()
+            await client.hold(name)
+            assert holder(client.as_sync(), name) == expected
+
+    with TestRedlock() as client:
+        expected = line_below()
+        client.hold(name)
+        assert holder(client, name) == expected
+    asyncio.run(main())

@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+from redlock._asyncio import _acquire
+from redlock._decorator import call_site
 from redlock._native import AsyncLease, AsyncRedlock, _Steps
 from redlock._test_waits import (
     Deadline,
@@ -39,7 +41,8 @@ class AsyncTests(AsyncRedlock):
             >>> theirs = await client.hold("job")
             >>> await theirs.release()
         """
-        lease: AsyncLease = await self._test._lock_of_other(name, options).as_async().acquire()
+        lock = self._test._lock_of_other(name, options)
+        lease: AsyncLease = await _acquire(lock._start_acquire, call_site(1))
         self._test._held.append(lease.as_sync())
         return lease
 

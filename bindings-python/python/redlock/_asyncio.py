@@ -8,7 +8,7 @@ program uses them.
 import sys
 
 from redlock import _native
-from redlock._body import Body, leave
+from redlock._body import Body, EnteredFor, leave
 from redlock._coroutine_function import coroutine_function
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
@@ -73,8 +73,12 @@ async def _enter(lock: "_Lock", site: "tuple[CodeType, int]", frame: "FrameType"
     """Acquires the lock and begins the body of an `async with`. If this fails, the lease is released."""
     body = _body()
     # Registered first, because a signal handler may raise before an AsyncExitStack has registered the exit.
-    is_stack = frame.f_code.co_name == "enter_async_context"
-    interrupted = lock._register(frame) if is_stack else None
+    interrupted = None
+    if frame.f_code.co_name == "enter_async_context":
+        interrupted = lock._register(frame)
+        caller = frame.f_back
+        if interrupted is not None and caller is not None:
+            site = (caller.f_code, caller.f_lasti)
     lease: _AsyncLease = await _acquire(lock._start_acquire, site)
     # No call may be between these lines: a signal handler could raise at its start, and nothing would release the
     # lease.
@@ -365,6 +369,8 @@ _PROTECTED = (
     _acquire,
     _enter,
     leave,
+    EnteredFor.__aenter__,
+    EnteredFor.__aexit__,
     Lock.__aenter__,
     Lock.__aexit__,
     AsyncLock.__aenter__,

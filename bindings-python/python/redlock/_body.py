@@ -1,15 +1,48 @@
 """The body of an `async with`: cancels its task when the lease is lost, and recognises that cancellation."""
 
+import sys
+
+from redlock._coroutine_function import coroutine_function
 from redlock.errors import LockError
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import CodeType, TracebackType
     from typing import Any
 
+    from redlock._native import AsyncLease as _AsyncLease
     from redlock._native import Lease as _Lease
+    from redlock._native import Lock as _Lock
     from redlock._trio import Body as TrioBody
     from redlock.errors import LockLost
+
+
+class EnteredFor:
+    """A lock that an `async with` of this package enters by a function, for the code at `site`."""
+
+    __slots__ = ("enter", "lock", "site")
+
+    def __init__(
+        self, enter: "Callable[..., Any]", lock: "_Lock", site: "tuple[CodeType, int]"
+    ) -> None:
+        self.enter = enter
+        self.lock = lock
+        self.site = site
+
+    @coroutine_function
+    def __aenter__(self) -> "Coroutine[Any, Any, _AsyncLease]":
+        return self.enter(self.lock, self.site, sys._getframe(1))  # type: ignore[no-any-return]
+
+    @coroutine_function
+    def __aexit__(
+        self,
+        kind: "type[BaseException] | None",
+        error: "BaseException | None",
+        trace: "TracebackType | None",
+    ) -> "Coroutine[Any, Any, None]":
+        return self.lock.__aexit__(kind, error, trace)
 
 
 class Body:

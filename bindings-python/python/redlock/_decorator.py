@@ -11,6 +11,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from redlock._asyncio import _enter
+from redlock._body import EnteredFor
+from redlock._coroutine_function import coroutine_function
 from redlock._naming import naming
 from redlock.errors import LockTimeout
 
@@ -140,20 +143,26 @@ def _generator(what: Any) -> TypeError:
 def _asynchronous(call: _Call) -> Callable[..., Any]:
     function = call.function
 
-    @functools.wraps(function)
-    async def acall(*args: Any, **kwargs: Any) -> Any:
-        entered = False
-        try:
-            async with call.lock(args, kwargs):
-                entered = True
-                return _no_generator(function, await function(*args, **kwargs))
-        except LockTimeout:
-            # After the entry, the error is about another lock, which the function acquires.
-            if entered or not call.default:
-                raise
-            return call.default[0]
+    @coroutine_function
+    def acall(*args: Any, **kwargs: Any) -> Any:
+        return _named(_held_during(call, call_site(1), args, kwargs), function)
 
-    return acall
+    return functools.wraps(function)(acall)
+
+
+async def _held_during(
+    call: _Call, site: "tuple[CodeType, int]", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    entered = False
+    try:
+        async with EnteredFor(_enter, call.lock(args, kwargs), site):
+            entered = True
+            return _no_generator(call.function, await call.function(*args, **kwargs))
+    except LockTimeout:
+        # After the entry, the error is about another lock, which the function acquires.
+        if entered or not call.default:
+            raise
+        return call.default[0]
 
 
 def _any(call: _Call) -> Callable[..., Any]:
@@ -222,10 +231,15 @@ async def _await_and_release(owner: _LeaseOfAwaitable) -> Any:
         owner.drop()
 
 
-def _awaitable(owner: _LeaseOfAwaitable, function: Any) -> Any:
-    coroutine: Any = _await_and_release(owner)
+def _named(coroutine: Any, function: Any) -> Any:
+    """Gives a coroutine the name of the decorated function, which Python shows for tasks and in warnings."""
     coroutine.__name__ = getattr(function, "__name__", coroutine.__name__)
     coroutine.__qualname__ = getattr(function, "__qualname__", coroutine.__qualname__)
+    return coroutine
+
+
+def _awaitable(owner: _LeaseOfAwaitable, function: Any) -> Any:
+    coroutine = _named(_await_and_release(owner), function)
     asyncio: Any = sys.modules.get("asyncio")
     awaitable: Any = owner.awaitable
     if asyncio is not None and asyncio.isfuture(awaitable):

@@ -165,9 +165,10 @@ impl Lock {
         let frame = call_site::frame(py)?;
         // Registered first, because a signal handler may run before an ExitStack has registered the exit.
         let call_site = CallSite::of_frame(&frame)?;
+        let may_be_stack = call_site.may_be_library();
         let interrupted =
-            if call_site.is_exit_stack() { InterruptedEntry::register(slf, &frame)? } else { None };
-        let lease = lock.waited_for(py, call_site, None)?;
+            if may_be_stack { InterruptedEntry::register(slf, &frame)? } else { None };
+        let lease = lock.waited_for(py, call_site.of_program(&frame)?, None)?;
         // No bytecode runs between the grant and this line, so a signal handler cannot run in between.
         let id = lock.open_scopes.add(&frame, lease.clone_ref(py), None);
         interrupted.inspect(|interrupted| interrupted.get().set_entry(id));

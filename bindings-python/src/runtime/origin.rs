@@ -22,8 +22,8 @@ pub(crate) struct Line {
     pub(crate) file: String,
     pub(crate) function: String,
     pub(crate) number: u32,
-    /// Whether an `ExitStack` runs it.
-    pub(crate) is_exit_stack: bool,
+    /// Whether its file may be one of this package, or that of `ExitStack`.
+    pub(crate) may_be_library: bool,
 }
 
 /// A copy of the context variables of a call.
