@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -263,3 +265,49 @@ def test_cancelled_shutdown_continues_in_the_background(client: redlock.Redlock,
             await lease.release()
 
     asyncio.run(main())
+
+
+AT_EXIT = {
+    "global": ("lease = lock.acquire()", True),
+    "daemon thread": (
+        """
+import threading
+entered = threading.Event()
+def hold():
+    with lock:
+        entered.set()
+        threading.Event().wait()
+threading.Thread(target=hold, daemon=True).start()
+entered.wait()
+""",
+        True,
+    ),
+    "with": ("import sys\nwith lock: sys.exit()", False),
+    "task": (
+        """
+import asyncio
+async def hold(entered):
+    async with lock:
+        entered.set()
+        await asyncio.Event().wait()
+async def main():
+    entered = asyncio.Event()
+    task = asyncio.create_task(hold(entered))
+    await entered.wait()
+asyncio.run(main())
+""",
+        False,
+    ),
+    "atexit": ("import atexit; atexit.register(client.shutdown, 0); lease = lock.acquire()", False),
+}
+
+
+@pytest.mark.parametrize("what", AT_EXIT)
+def test_exit_releases_only_the_leases_of_scopes_that_end(
+    redis_server: Server, name: str, what: str
+) -> None:
+    """As docs/how-to/shutdown.md describes it."""
+    program, stays = AT_EXIT[what]
+    begin = f"import redlock; client = redlock.Redlock({redis_server.url!r}); lock = client.lock({name!r}, ttl=60)"
+    subprocess.run([sys.executable, "-c", f"{begin}\n{program}"], check=True, timeout=30)
+    assert bool(redis_server.client.delete(f"lock:{name}")) is stays
