@@ -172,6 +172,54 @@ fastapi_app.charge = charge
     ends(process, -signal.SIGTERM)
 
 
+def test_fastapi_starts_twice_in_a_process(workspace: Workspace) -> None:
+    """As test suites do, which start the application for each test."""
+    program = """
+import asyncio, fastapi_app
+async def main():
+    for _ in range(2):
+        async with fastapi_app.lifespan(fastapi_app.app):
+            print((await fastapi_app.locked(1))["held"])
+asyncio.run(main())
+"""
+    assert workspace.ran("python", "-c", program) == "True\nTrue\n"
+
+
+def test_fastapi_responds_with_503_without_redis_and_after_a_loss(workspace: Workspace) -> None:
+    (workspace.folder / "losing.py").write_text("""
+import asyncio, fastapi_app
+app = fastapi_app.app
+async def charge(number, lease):
+    await fastapi_app.client.as_async().force_release(f"order:{number}")
+    await asyncio.Event().wait()
+fastapi_app.charge = charge
+""")
+    for url, paths in (
+        (workspace.url, ["orders/1"]),
+        ("redis://127.0.0.1:1", ["orders/1", "sync/1"]),
+    ):
+        port = free_port()
+        words = ("python", "-m", "uvicorn", "losing:app", "--port", str(port))
+        process = workspace.start(*words, REDIS_URL=url)
+        until(lambda port=port: answers(port), "the server does not start")
+        assert [post(f"http://127.0.0.1:{port}/{path}") for path in paths] == [503] * len(paths)
+        ends(process, -signal.SIGTERM)
+
+
+def test_flask_responds_with_503_without_redis_and_after_a_loss(workspace: Workspace) -> None:
+    program = """
+import flask_app, redlock
+def charge(number, lease):
+    flask_app.client.force_release(f"order:{number}")
+    return {}
+flask_app.charge = charge
+print(flask_app.app.test_client().post("/orders/1").status_code)
+flask_app.client = redlock.Redlock("redis://127.0.0.1:1")
+print(flask_app.app.test_client().post("/orders/1").status_code)
+"""
+    assert workspace.ran("python", "-c", program).splitlines().count("503") == 2
+
+
 @pytest.mark.parametrize(
     "words",
     [
