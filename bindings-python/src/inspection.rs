@@ -14,21 +14,21 @@ use pyo3::types::PyList;
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Inspection {
     /// Whether one owner holds the lock on a quorum of nodes. For a semaphore, whether no permit is free.
-    held: bool,
+    pub(crate) held: bool,
     /// Which side holds a read/write lock: `read` or `write`. None if it is free. For a lock, `read` if readers hold
     /// it, else None.
-    mode: Option<&'static str>,
+    pub(crate) mode: Option<String>,
     /// How many permits of a semaphore are not free. For a lock, how many of its keys.
-    taken: usize,
+    pub(crate) taken: usize,
     /// How many permits the semaphore has. For a lock, how many keys.
-    limit: usize,
+    pub(crate) limit: usize,
     /// Remaining time in seconds. None if the lock is free or has no known end. If `held` is false, how long the key
     /// stays because of `min_hold`. For a semaphore, the shortest time if no permit is free.
-    remaining: Option<f64>,
+    pub(crate) remaining: Option<f64>,
     /// The holder's label. None if the lock is free or its holder has none.
-    label: Option<String>,
+    pub(crate) label: Option<String>,
     /// The reply of each node for each key.
-    nodes: Vec<Py<NodeInspection>>,
+    pub(crate) nodes: Vec<Py<NodeInspection>>,
 }
 
 /// The reply of one node for one key.
@@ -40,19 +40,19 @@ pub(crate) struct Inspection {
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct NodeInspection {
     /// The node's URL, without its password.
-    url: String,
+    pub(crate) url: String,
     /// The Redis key.
-    key: String,
+    pub(crate) key: String,
     /// `free`, `held`, `kept` (released, and stays for `min_hold`) or `fault`.
-    state: &'static str,
+    pub(crate) state: String,
     /// The seconds left. None if the lock is free, the node failed, or the end is unknown.
-    remaining: Option<f64>,
+    pub(crate) remaining: Option<f64>,
     /// The first 8 digits of the owner's token. None if readers share the key, or if it has data of another type.
-    token: Option<String>,
+    pub(crate) token: Option<String>,
     /// The owner's label. For `kept`, that of the previous owner. None if it has none.
-    label: Option<String>,
+    pub(crate) label: Option<String>,
     /// The error text of the node, or why it grants no new lease yet (`restart_guard`).
-    error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 #[pymethods]
@@ -62,7 +62,7 @@ impl Inspection {
         let nodes = python(py, PyList::new(py, nodes)?)?;
         let (held, remaining) = (python(py, self.held)?, python(py, self.remaining)?);
         let (taken, limit, label) = (self.taken, self.limit, python(py, &self.label)?);
-        let mode = python(py, self.mode)?;
+        let mode = python(py, &self.mode)?;
         Ok(format!(
             "Inspection(held={held}, mode={mode}, taken={taken}, limit={limit}, remaining={remaining}, label={label}, nodes={nodes})"
         ))
@@ -77,7 +77,7 @@ impl NodeInspection {
              error={})",
             python(py, &self.url)?,
             python(py, &self.key)?,
-            python(py, self.state)?,
+            python(py, &self.state)?,
             python(py, self.remaining)?,
             python(py, &self.token)?,
             python(py, &self.label)?,
@@ -98,7 +98,7 @@ impl Inspection {
         let nodes = found.nodes.into_iter().map(|node| {
             let redlock::NodeInspection { url, key, state, remaining, token, label, error, .. } =
                 node;
-            let state = state.as_str();
+            let state = state.as_str().to_owned();
             Py::new(
                 py,
                 NodeInspection {
@@ -114,6 +114,7 @@ impl Inspection {
         });
         let nodes = nodes.collect::<PyResult<_>>()?;
         let redlock::Inspection { held, mode, taken, limit, remaining, label, .. } = found;
+        let mode = mode.map(str::to_owned);
         Py::new(py, Self { held, mode, taken, limit, remaining: seconds(remaining), label, nodes })
     }
 }

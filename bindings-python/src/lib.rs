@@ -37,6 +37,7 @@ mod inspection;
 mod lease;
 mod stats;
 
+mod snapshots;
 mod source;
 
 mod call_site;
@@ -112,6 +113,8 @@ mod _native {
     use crate::runtime::observe::observe_by;
     #[pymodule_export]
     use crate::rwlock::{AsyncRwLock, RwLock, rwlock};
+    #[pymodule_export]
+    use crate::snapshots::unpickled_snapshot;
     #[pymodule_export]
     use crate::stats::Stats;
     #[pymodule_export]

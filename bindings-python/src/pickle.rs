@@ -25,7 +25,7 @@ use crate::source::{ClientSource, Numbered};
 type Found<'py> = (&'static str, Option<Bound<'py, PyAny>>);
 
 /// The module of the functions below, for pickles.
-const HERE: &str = "redlock._native";
+pub(crate) const HERE: &str = "redlock._native";
 
 #[pymethods]
 impl Redlock {
@@ -106,6 +106,8 @@ macro_rules! copies_as_itself {
         }
     )+};
 }
+
+pub(crate) use copies_as_itself;
 
 copies_as_itself!(Redlock, Lock, RwLock, AsyncRedlock, AsyncLock, AsyncRwLock);
 

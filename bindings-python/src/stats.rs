@@ -31,32 +31,32 @@ const FIELDS: [&str; 13] = [
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Stats {
     /// Acquires that returned a lease.
-    granted: u64,
+    pub(crate) granted: u64,
     /// Calls of `try_acquire` that found another holder.
-    refused: u64,
+    pub(crate) refused: u64,
     /// Acquires whose `wait` was over.
-    timed_out: u64,
+    pub(crate) timed_out: u64,
     /// Acquires for which too few nodes replied.
-    unavailable: u64,
+    pub(crate) unavailable: u64,
     /// Leases that their owner released.
-    released: u64,
+    pub(crate) released: u64,
     /// Renewals that a quorum confirmed.
-    renewed: u64,
+    pub(crate) renewed: u64,
     /// Renewals that no quorum confirmed. Each is retried until the lease ends.
-    unrenewed: u64,
+    pub(crate) unrenewed: u64,
     /// Lost leases, by reason. Contains every reason. `forked` stays 0, because a forked child does not count the
     /// leases of its parent.
-    lost: BTreeMap<&'static str, u64>,
+    pub(crate) lost: BTreeMap<String, u64>,
     /// Connections that were opened again after one ended.
-    reconnects: u64,
+    pub(crate) reconnects: u64,
     /// Acquires that are under way now.
-    waiting: u64,
+    pub(crate) waiting: u64,
     /// Leases that are held now.
-    held: u64,
+    pub(crate) held: u64,
     /// Total time that acquires waited, until the round that granted the lease or until `wait` was over.
-    time_waited: f64,
+    pub(crate) time_waited: f64,
     /// Total time that released and lost leases were held.
-    time_held: f64,
+    pub(crate) time_held: f64,
 }
 
 #[pymethods]
@@ -93,7 +93,11 @@ impl From<redlock::Stats> for Stats {
             released: stats.released,
             renewed: stats.renewed,
             unrenewed: stats.unrenewed,
-            lost: stats.lost.into_iter().map(|(reason, lost)| (reason.as_str(), lost)).collect(),
+            lost: stats
+                .lost
+                .into_iter()
+                .map(|(reason, lost)| (reason.as_str().to_owned(), lost))
+                .collect(),
             reconnects: stats.reconnects,
             waiting: stats.waiting,
             held: stats.held,

@@ -1,6 +1,6 @@
-"""Pickles and copies of locks and clients. A restored one equals the original, also in another process.
+"""Pickles and copies of locks, clients and snapshots. A restored one equals the original, also in another process.
 
-Both consist of names and options only. A lease cannot be pickled or copied.
+Locks and clients consist of names and options only. A lease cannot be pickled or copied.
 """
 
 import copy
@@ -166,3 +166,35 @@ def test_error_for_a_copied_lease_names_attach(
         with pytest.raises(TypeError, match=r"lease\.token.*lock\.attach\(token\)") as caught:
             make_copy(lease)
         assert lease.token not in str(caught.value)
+
+
+def snapshots(client: redlock.Redlock, name: str) -> list[Any]:
+    with client.lock(name, label="me"):
+        found = client.lock(name).inspect()
+    ping = client.ping()
+    return [found, found.nodes[0], ping, ping.nodes[0], client.stats()]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_unpickled_snapshot_has_the_same_values(
+    client: redlock.Redlock, name: str, protocol: int
+) -> None:
+    for snapshot in snapshots(client, name):
+        other = round_trip(snapshot, protocol)
+        assert type(other) is type(snapshot)
+        assert repr(other) == repr(snapshot)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy])
+def test_copy_of_a_snapshot_is_itself(client: redlock.Redlock, name: str, way: Any) -> None:
+    for snapshot in snapshots(client, name):
+        assert way(snapshot) is snapshot
+
+
+def test_pickle_of_a_snapshot_of_another_version_is_refused() -> None:
+    make, (kind, fields) = redlock.Redlock("memory://").stats().__reduce__()
+    del fields["granted"]
+    with pytest.raises(redlock.InvalidOption, match=r"granted .* made by another one"):
+        make(kind, fields)
+    with pytest.raises(redlock.InvalidOption, match=r"Later .* made by another one"):
+        make("Later", {})

@@ -18,7 +18,7 @@ _T = typing.TypeVar("_T")
 _R = typing.TypeVar("_R")
 from typing_extensions import disjoint_base
 
-__all__ = ["__version__", "AsyncLeader", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Leader", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_Steps", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_leader", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_step_memory", "_swap_default", "configure", "leader", "lock", "once", "rwlock", "semaphore"]
+__all__ = ["__version__", "AsyncLeader", "AsyncLease", "AsyncLock", "AsyncOnce", "AsyncRedlock", "AsyncRwLock", "Inspection", "Leader", "Lease", "Lock", "NodeInspection", "NodePing", "Once", "Ping", "Redlock", "RwLock", "Stats", "_Acquire", "_Steps", "_advance_memory", "_client", "_command_line", "_conclude", "_fail_memory", "_leader", "_lock", "_log_by", "_log_from", "_make_classes", "_now", "_observe_by", "_once", "_rwlock", "_set_trio", "_snapshot", "_step_memory", "_swap_default", "configure", "leader", "lock", "once", "rwlock", "semaphore"]
 
 __version__: Final[str]
 """
@@ -1049,6 +1049,9 @@ class Inspection:
         >>> found.held, found.remaining, found.nodes[0].state
         (False, None, 'free')
     """
+    def __copy__(self, /) -> Inspection: ...
+    def __deepcopy__(self, /, memo: "object") -> Inspection: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
     def held(self, /) -> bool:
@@ -1602,6 +1605,9 @@ class NodeInspection:
         >>> node.url, node.key, node.state, node.error, len(node.token), node.remaining > 9
         ('memory://', 'lock:job', 'held', None, 8, True)
     """
+    def __copy__(self, /) -> NodeInspection: ...
+    def __deepcopy__(self, /, memo: "object") -> NodeInspection: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
     def error(self, /) -> str | None:
@@ -1648,6 +1654,9 @@ class NodePing:
         >>> node.url, node.ready, node.ready_in, node.error, node.latency < 1
         ('memory://', True, 0.0, None, True)
     """
+    def __copy__(self, /) -> NodePing: ...
+    def __deepcopy__(self, /, memo: "object") -> NodePing: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
     def error(self, /) -> str | None:
@@ -1761,6 +1770,9 @@ class Ping:
         >>> found.ready, found.ready_in, found.nodes[0].error
         (True, 0.0, None)
     """
+    def __copy__(self, /) -> Ping: ...
+    def __deepcopy__(self, /, memo: "object") -> Ping: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
     def nodes(self, /) -> list[NodePing]:
@@ -2262,7 +2274,10 @@ class Stats:
         >>> dict(client.stats())["granted"]
         0
     """
+    def __copy__(self, /) -> Stats: ...
+    def __deepcopy__(self, /, memo: "object") -> Stats: ...
     def __getitem__(self, name: str, /) -> Any: ...
+    def __reduce__(self, /) -> "tuple[typing.Any, ...]": ...
     def __repr__(self, /) -> str: ...
     @property
     def granted(self, /) -> int:
@@ -2447,6 +2462,11 @@ def _rwlock(writer: "Lock") -> RwLock:
 def _set_trio(running: "collections.abc.Callable[[], object | None]") -> "None":
     """
     Sets the function that returns the running trio. It is called only after the program has imported trio.
+    """
+
+def _snapshot(name: "str", fields: "dict[str, typing.Any]") -> "typing.Any":
+    """
+    Returns the snapshot of a pickle.
     """
 
 def _step_memory(name: "str", seconds: "float | datetime.timedelta") -> "None":

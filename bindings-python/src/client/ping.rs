@@ -21,12 +21,12 @@ use crate::runtime::wait::wait;
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct Ping {
     /// Whether a quorum of the nodes would grant a lock now.
-    ready: bool,
+    pub(crate) ready: bool,
     /// Seconds until a quorum would, if only `restart_guard` prevents it. 0 if it would now. None if too few nodes
     /// replied.
-    ready_in: Option<f64>,
+    pub(crate) ready_in: Option<f64>,
     /// The reply of each node, in the order of `client.nodes`.
-    nodes: Vec<Py<NodePing>>,
+    pub(crate) nodes: Vec<Py<NodePing>>,
 }
 
 /// The reply of one node to a ping.
@@ -37,16 +37,16 @@ pub(crate) struct Ping {
 #[pyclass(frozen, get_all, module = "redlock")]
 pub(crate) struct NodePing {
     /// The node's URL, without its password.
-    url: String,
+    pub(crate) url: String,
     /// Whether it would grant a lock now.
-    ready: bool,
+    pub(crate) ready: bool,
     /// Seconds until it would, because of `restart_guard`. 0 if it would now. None if that is unknown.
-    ready_in: Option<f64>,
+    pub(crate) ready_in: Option<f64>,
     /// Seconds from the call to the reply. The first one includes connecting. None if it did not reply, or with an
     /// error.
-    latency: Option<f64>,
+    pub(crate) latency: Option<f64>,
     /// Why it would grant no lock.
-    error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 #[pymethods]
