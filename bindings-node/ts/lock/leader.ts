@@ -36,8 +36,8 @@ export class Leader<Fencing extends boolean = boolean> {
   /** @internal */
   readonly uncloneable = UNCLONEABLE;
   readonly #lock: Lock<Fencing>;
-  /** The lease of the last term. Weak, so that a forgotten lease is collected and reported. */
-  #term: WeakRef<Lease> | undefined;
+  /** The lease of the last term. A program that keeps only this object still leads, so it is not collected before it. */
+  #term: Lease | undefined;
 
   /** @internal */
   constructor(lock: Lock<Fencing>) {
@@ -73,7 +73,7 @@ export class Leader<Fencing extends boolean = boolean> {
    */
   get isLeading(): boolean {
     Leader.#lockOf(this);
-    return this.#term?.deref()?.held ?? false;
+    return this.#term?.held ?? false;
   }
 
   /**
@@ -119,7 +119,8 @@ export class Leader<Fencing extends boolean = boolean> {
   }
 
   /**
-   * Campaigns until it leads, and returns the lease of one term. Releasing it resigns.
+   * Campaigns until it leads, and returns the lease of one term. Releasing it resigns. This object keeps the lease from
+   * being garbage-collected.
    * @param options `signal`, which ends the campaign.
    * @throws The errors of `run`, without a body.
    *
@@ -137,7 +138,7 @@ export class Leader<Fencing extends boolean = boolean> {
 
   async #campaign(site: CallSite, options: TryAcquireOptions): Promise<Lease<Fencing>> {
     const lease = await this.#lock.acquireFrom(site, options);
-    this.#term = new WeakRef(lease);
+    this.#term = lease;
     return lease;
   }
 

@@ -1,5 +1,6 @@
-// Forgets a lease, one whose callback waits for its loss, and one from TestRedlock.hold(). Run with --expose-gc. Prints
-// the collected leases and the reported losses.
+// Forgets a lease, one whose callback waits for its loss, one from TestRedlock.hold(), and the terms of a candidate that
+// it keeps and of one that it forgets too. Run with --expose-gc. Prints the collected leases, the reported losses, and
+// whether the kept candidate leads.
 import { once } from "node:events";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { onWarning, Redlock } from "redlock-native";
@@ -17,6 +18,10 @@ async function forget(name) {
   await redlock.lock(name, { ttl }).acquire();
 }
 
+async function forgetTerm(candidate) {
+  await candidate.campaign();
+}
+
 const lost = [];
 // Nothing but the lease refers to the promise of the callback.
 void redlock
@@ -28,6 +33,9 @@ void redlock
   .catch(() => undefined);
 await test.hold("theirs", { ttl });
 await forget("plain");
+const leader = redlock.leader("leader", { ttl });
+await forgetTerm(leader);
+await forgetTerm(redlock.leader("forgotten-leader", { ttl }));
 // Afterwards no lease is too new to be collected.
 redlock.leases();
 const limit = performance.now() + 10_000;
@@ -35,10 +43,10 @@ const collect = async () => {
   global.gc();
   await nextTurn();
 };
-while (collected.length < 1 && performance.now() < limit) await collect();
+while (collected.length < 2 && performance.now() < limit) await collect();
 // The callbacks for objects of one collection may run in several turns.
 for (let turn = 0; turn < 10; turn += 1) await collect();
 await redlock.forceRelease("kept");
 while (lost.length < 1 && performance.now() < limit) await nextTurn();
-console.log(JSON.stringify({ collected: collected.sort(), lost }));
+console.log(JSON.stringify({ collected: collected.sort(), lost, leads: leader.isLeading }));
 test.close();
