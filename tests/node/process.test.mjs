@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { Redlock } from "redlock-native";
 import { eventually, program, serverForSuite, uniqueName } from "./helper.mjs";
-import { slow, test } from "./testing.mjs";
+import { describe, slow, test } from "./testing.mjs";
 
 const shared = serverForSuite();
 
@@ -65,6 +65,31 @@ test("an aborted acquire does not keep the process alive", async () => {
   assert.equal(code, 0, stderr);
   assert.deepEqual(lines, ["AbortError"]);
   await lease.release();
+});
+
+describe("a body that waits for the loss of its lease keeps the process alive:", () => {
+  for (const [call, result] of Object.entries({
+    using: { kind: "lost", reason: "max_hold" },
+    read: { kind: "lost", reason: "max_hold" },
+    once: { kind: "lost", reason: "max_hold" },
+    leader: "term 2",
+  })) {
+    test(call, async () => {
+      const { code, stderr, lines } = await program("bodies", [call]);
+      assert.equal(code, 0, stderr);
+      assert.deepEqual(lines.map(JSON.parse), [result]);
+    });
+  }
+});
+
+describe("a body that never settles does not keep the process alive after", () => {
+  for (const [what, expected] of Object.entries({ close: 0, released: 0, detached: 0, exit: 7 })) {
+    test(what, async () => {
+      const { code, stderr, lines } = await program("bodies", [what]);
+      assert.equal(code, expected, stderr);
+      assert.deepEqual(lines, []);
+    });
+  }
 });
 
 test("core's warnings reach process.emitWarning with the code REDLOCK", async () => {

@@ -45,17 +45,19 @@ describe("a worker thread", () => {
     await (await lock.tryAcquire()).release();
   });
 
-  test("terminated while it holds stops renewing, and the key expires", async () => {
-    const { server } = shared;
-    const name = uniqueName();
-    const worker = start("hold", name);
-    const [token] = await once(worker, "message");
-    await worker.terminate();
-    const lock = new Redlock(server.url).lock(name);
-    assert.equal(await server.cli("GET", lock.key), token);
-    const next = await lock.acquire({ wait: 5000 });
-    await next.release();
-  });
+  for (const task of ["hold", "body"]) {
+    test(`terminated in ${task} stops renewing, and the key expires`, async () => {
+      const { server } = shared;
+      const name = uniqueName();
+      const worker = start(task, name);
+      const [token] = await once(worker, "message");
+      await worker.terminate();
+      const lock = new Redlock(server.url).lock(name);
+      assert.equal(await server.cli("GET", lock.key), token);
+      const next = await lock.acquire({ wait: 5000 });
+      await next.release();
+    });
+  }
 
   slow(
     "it ends workers at many real moments",

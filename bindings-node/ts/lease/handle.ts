@@ -135,6 +135,11 @@ export class LeaseHandle implements Watched {
     return Boolean((this.#failure ?? native().leaseFailure(this.id))?.reason);
   }
 
+  /** Whether it was released, or its loss was reported. From the first call on, this watches for the loss. */
+  get hasEnded(): boolean {
+    return this.#released || this.loss.isReported;
+  }
+
   /** Begins a scope that releases the lease at its end. */
   enter(): void {
     this.ensureHeld();

@@ -237,6 +237,11 @@ export class Lease<Fencing extends boolean = boolean> {
     return Lease.#handleOf(this).isLost;
   }
 
+  /** @internal Whether it was released, or its loss was reported. */
+  get hasEnded(): boolean {
+    return Lease.#handleOf(this).hasEnded;
+  }
+
   /**
    * Calls back once if the lease is lost, or soon if it is already lost.
    * @param callback Receives the error. It runs in the asynchronous context of this call.

@@ -43,6 +43,11 @@ export class Loss {
     return this.#controller?.signal.reason === this.#error ? this.#error : undefined;
   }
 
+  /** Whether the listeners were notified. */
+  get isReported(): boolean {
+    return this.#error !== undefined;
+  }
+
   /** Its listeners run in the asynchronous context in which the signal was first read. */
   get signal(): AbortSignal {
     if (this.#controller === undefined) {

@@ -8,7 +8,7 @@
 import { performance } from "node:perf_hooks";
 import timers from "node:timers";
 
-export const { setImmediate, setTimeout } = timers;
+export const { clearInterval, setImmediate, setInterval, setTimeout } = timers;
 export const { nextTick } = process;
 /** Returns the time in ms. */
 export const readTime = performance.now.bind(performance);

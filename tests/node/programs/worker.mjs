@@ -17,6 +17,11 @@ if (task === "use") {
   const lease = await lock.acquire();
   parentPort.postMessage(lease.token);
   setInterval(() => lease.held, 50);
+} else if (task === "body") {
+  await lock.using((lease) => {
+    parentPort.postMessage(lease.token);
+    return new Promise(() => undefined);
+  });
 } else if (task === "flood") {
   const pair = async () => (await lock.acquire()).release();
   // Afterwards the connection is open, and this thread reads its replies.
