@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { onWarning, Redlock } from "redlock-native";
-import { eventually, refusal, Server, table, uniqueName } from "./helper.mjs";
+import { eventually, program, refusal, Server, table, uniqueName } from "./helper.mjs";
 import { after, before, describe, test } from "./testing.mjs";
 
 const run = promisify(execFile);
@@ -53,6 +53,14 @@ test("a server that may evict keys causes a warning", async () => {
 });
 
 describe("onWarning", () => {
+  for (const how of ["throws", "rejects"]) {
+    test(`a listener that ${how} does not end the process`, async () => {
+      const { code, stderr, lines } = await program("throwing-warning", [how]);
+      assert.equal(code, 0, stderr);
+      assert.deepEqual(lines, ["1 REDLOCK a listener of onWarning() threw Error: theirs"]);
+    });
+  }
+
   test("receives a warning instead of the process", async (context) => {
     const emitted = context.mock.method(process, "emitWarning", () => undefined);
     const [redlock, name] = [client(), uniqueName()];

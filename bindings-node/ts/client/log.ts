@@ -18,7 +18,7 @@ const LOG: Rules = { level: "string" };
  * Calls `listener` for each log event of all clients in this process.
  *
  * Warnings are not process warnings while a listener receives them. A listener does not keep the process alive, and a
- * slow one delays no renewal. If it throws, the error is reported by a process warning.
+ * slow one delays no renewal. If it throws, or is async and rejects, the error is reported by a process warning.
  * @param listener The function to call. It receives `level`, `logger`, `event`, `message` and `fields`.
  * @param options `level`, by default `debug`.
  * @returns A function that removes the listener.

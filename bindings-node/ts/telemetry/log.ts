@@ -1,9 +1,7 @@
 /** Passes log events to the listeners of the program. */
 
-import { inspect } from "node:util";
 import type { CoreEvent } from "../native.js";
-import { readTime } from "../platform/clock.js";
-import { emitProcessWarning } from "./process-warning.js";
+import { ProgramListener } from "./listeners.js";
 
 /** The importance of a log event. */
 export type LogLevel = "error" | "warn" | "info" | "debug";
@@ -39,11 +37,10 @@ export function eventBits(level: LogLevel, topics: readonly LogTopic[] = TOPICS)
   return topics.reduce((bits, topic) => bits | (LEVELS[level] << (4 * TOPICS.indexOf(topic))), 0);
 }
 
-/** A listener, and when it was last reported to have thrown. */
+/** A listener and its least important level. */
 interface Registered {
-  readonly listener: LogListener;
+  readonly listener: ProgramListener<LogEvent>;
   readonly level: LogLevel;
-  failedAt: number;
 }
 
 const registered = new Set<Registered>();
@@ -60,7 +57,7 @@ export const logsWarnings = (): boolean => (wanted & WARNINGS) === WARNINGS;
 /** Adds a listener for events of this level and of more important ones. The returned function removes it. */
 export function addLogListener(listener: LogListener, level: LogLevel): () => void {
   // A new object, because the same function may be added twice.
-  const added = { listener, level, failedAt: Number.NEGATIVE_INFINITY };
+  const added = { listener: new ProgramListener(listener, "onLog()"), level };
   const update = () => {
     wanted = [...registered].reduce((bits, each) => bits | eventBits(each.level), 0);
   };
@@ -105,29 +102,7 @@ function notify(event: LogEvent): void {
   // A copy, because a listener may add or remove one.
   for (const each of [...registered]) {
     if (LEVELS[event.level] > LEVELS[each.level]) continue;
-    const failed = (thrown: unknown) => warnOfListener(each, thrown);
-    try {
-      // Separate objects, because a listener may change its own.
-      const returned: unknown = each.listener({ ...event, fields: { ...event.fields } });
-      // An async function is a listener too. Its rejection would end the process.
-      if (returned instanceof Promise) returned.catch(failed);
-    } catch (thrown) {
-      failed(thrown);
-    }
-  }
-}
-
-/** Minimum time between two warnings about a listener, in ms. */
-const FAILURE_PAUSE = 1_000;
-
-/** Emits a process warning about a listener that threw. Its error must not end the process, and cannot be logged. */
-function warnOfListener(each: Registered, thrown: unknown): void {
-  if (readTime() - each.failedAt < FAILURE_PAUSE) return;
-  each.failedAt = readTime();
-  try {
-    const error = thrown instanceof Error ? String(thrown) : inspect(thrown, { depth: 0 });
-    emitProcessWarning(`a listener of onLog() threw ${error}`);
-  } catch {
-    // The error cannot be read, or the program's `process.emitWarning` throws. No other place is left.
+    // Separate objects, because a listener may change its own.
+    each.listener.call({ ...event, fields: { ...event.fields } });
   }
 }

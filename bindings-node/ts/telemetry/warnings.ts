@@ -3,6 +3,7 @@
 import { shown, weakly } from "../native.js";
 import { checkCallback } from "../options/values.js";
 import { nextTick, setTimeout } from "../platform/clock.js";
+import { ProgramListener } from "./listeners.js";
 import { fillTemplate, type LogEvent, type LogTopic, logOwnEvent, logsWarnings } from "./log.js";
 import { createWarning, emitProcessWarning } from "./process-warning.js";
 
@@ -16,10 +17,12 @@ const MAX_CALL_SITES = 1_000;
 /** Receives a warning. Its `name` is `RedlockWarning` and its `code` is `REDLOCK`. */
 export type WarningListener = (warning: Error & { code: string }) => void;
 
-let activeListener: WarningListener | null = null;
+let activeListener: ProgramListener<ReturnType<typeof createWarning>> | null = null;
 
 /**
  * Calls `listener` for the warnings of all clients, instead of `process.emitWarning`.
+ *
+ * If the listener throws, or is async and rejects, the error is reported by a process warning.
  * @param listener The function to call. With null, warnings go to `process.emitWarning` again.
  * @throws `InvalidOption` if `listener` is not a function or null.
  *
@@ -30,13 +33,15 @@ let activeListener: WarningListener | null = null;
  * ```
  */
 export function onWarning(listener: WarningListener | null): void {
-  activeListener = listener === null ? null : checkCallback(listener, "onWarning()");
+  const call = "onWarning()";
+  activeListener =
+    listener === null ? null : new ProgramListener(checkCallback(listener, call), call);
 }
 
 function emit(text: string): void {
   try {
     // The log has every warning, so a program that reads it needs no other ones.
-    if (activeListener !== null) activeListener(createWarning(text));
+    if (activeListener !== null) activeListener.call(createWarning(text));
     else if (!logsWarnings()) emitProcessWarning(text);
   } catch (thrown) {
     throwLater(thrown);
