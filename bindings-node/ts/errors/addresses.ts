@@ -1,4 +1,7 @@
-/** Removes the addresses of nodes from messages, because frameworks send error messages to their users. */
+/**
+ * Removes the addresses of nodes and the lines of the program from messages, because frameworks send error messages to
+ * their users.
+ */
 
 import { shown } from "../native.js";
 
@@ -64,6 +67,22 @@ export function withoutAddresses(
     message: `${key}a node cannot be used: ${replaceAddresses(error, [node])}`,
     nodes: [node],
   };
+}
+
+/** Core ends the message of a timeout with the line that acquired the lock, after this text. */
+const OWN_HOLDER = "; this client holds it";
+const ACQUIRED_AT = ", acquired at ";
+
+/**
+ * Removes the line of the program that holds the lock from the message of a timeout. Also returns the line.
+ * @internal
+ */
+export function withoutLine(message: string): { message: string; acquiredAt?: string } {
+  // The last one, because a label may contain the text too.
+  const at = message.lastIndexOf(OWN_HOLDER + ACQUIRED_AT);
+  if (at < 0) return { message };
+  const end = at + OWN_HOLDER.length;
+  return { message: message.slice(0, end), acquiredAt: message.slice(end + ACQUIRED_AT.length) };
 }
 
 /** Replaces addresses, including hosts without a port. */

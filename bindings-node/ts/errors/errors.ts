@@ -1,7 +1,7 @@
 /** The error classes. Each has a kind, and the kinds are the same in every language. */
 
 import { CapturedStack, limitFrames } from "../platform/stack.js";
-import { type NodeReport, withoutAddresses } from "./addresses.js";
+import { type NodeReport, withoutAddresses, withoutLine } from "./addresses.js";
 
 export type { NodeReport, NodeState } from "./addresses.js";
 
@@ -37,6 +37,7 @@ export interface LockErrorDetails {
   waited?: number | undefined;
   remaining?: number | undefined;
   holder?: string | undefined;
+  acquiredAt?: string | undefined;
   reason?: string | undefined;
   nodes?: NodeReport[] | undefined;
   cause?: unknown;
@@ -74,6 +75,8 @@ export class LockError extends Error {
   declare readonly remaining: number | undefined;
   /** The label of the holder, if it has one. Any client can write any label, so it informs people only. */
   declare readonly holder: string | undefined;
+  /** The line of this program that acquired the lock, if this client holds it. It is not in `message`. */
+  declare readonly acquiredAt: string | undefined;
   /** Why the lease was lost. */
   declare readonly reason: LossReason | undefined;
   /** The reports of the nodes, if they caused the error. */
@@ -94,8 +97,8 @@ export class LockError extends Error {
       delete this.stack;
       Object.defineProperty(this, "stack", STACK);
     }
-    const { resource, waited, remaining, holder, reason, nodes = [] } = details;
-    const values = { resource, waited, remaining, holder, reason, nodes };
+    const { resource, waited, remaining, holder, acquiredAt, reason, nodes = [] } = details;
+    const values = { resource, waited, remaining, holder, acquiredAt, reason, nodes };
     for (const [name, value] of Object.entries(values)) {
       // Node.js prints the enumerable properties of an uncaught error. Those without a value would hide the others.
       const enumerable = value !== undefined && !(Array.isArray(value) && value.length === 0);
@@ -293,8 +296,10 @@ export function toError(thrown: unknown): Error {
   if (!Array.isArray(failure.nodes)) return thrown as Error;
   const Class = CLASSES[failure.kind] ?? LockError;
   const { resource, waited, remaining, holder, reason } = failure;
-  const { message, nodes } = withoutAddresses(failure.message, failure.nodes, resource);
-  const details = { resource, waited, remaining, holder, reason, nodes };
+  const { message: given, nodes } = withoutAddresses(failure.message, failure.nodes, resource);
+  const { message, acquiredAt } =
+    failure.kind === "timeout" ? withoutLine(given) : { message: given };
+  const details = { resource, waited, remaining, holder, acquiredAt, reason, nodes };
   const cause = causeOf(nodes);
   const text = failure.advice === undefined ? message : `${message}. ${failure.advice}`;
   return new Class(text, cause === undefined ? details : { ...details, cause });
