@@ -32,11 +32,11 @@ const FAILED = / nodes? (?:has not )?failed(?=; )/;
 /** An error that a node reports about the program's options. Its URL comes first. */
 const OPTION_ERROR = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
 /**
- * Matches URLs, and hosts or IP addresses with a port. `redis://host:port` is part of an explanation and
- * `user_script:12` is a line of a script, so neither matches.
+ * Matches URLs, and hosts or IP addresses with a port. `redis://host:port` and `rediss://` alone are parts of an
+ * explanation and `user_script:12` is a line of a script, so none of them matches.
  */
 const ADDRESSES =
-  /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host)\S+|(?:\[[\da-f:.%]+\]|(?<![\w.-])(?!user_script:)[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
+  /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host|[,;)]|\.(?![\w/]|\.\/))\S+|(?:\[[\da-f:.%]+\]|(?<![\w.-])(?!user_script:)[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
 /** Words before a host at the end of a sentence. */
 const PREPOSITIONS = "to|at|from|host|reach|resolve|look up";
 
