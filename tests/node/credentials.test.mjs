@@ -56,6 +56,22 @@ describe("a function without valid credentials is a node error within the timeou
     ],
     ["returns undefined", () => undefined, "got a value of type undefined"],
     ["returns an invalid object", () => ({ password: 7 }), "got a value of type object"],
+    ["returns an invalid list", () => ["app", "s3cret"], "got a value of type object"],
+    [
+      "returns a user in a field with another name",
+      () => ({ user: "app", password: "s3cret" }),
+      "credentials returned the unknown field user (did you mean username?). It must return a password or { username, password, lifetime }",
+    ],
+    [
+      "returns an unknown field",
+      () => ({ password: "s3cret", expiresAt: 7 }),
+      "the unknown field expiresAt. It must return a password or { username,",
+    ],
+    [
+      "returns a secret as a field",
+      () => ({ password: "a", "s3cret-2": 1 }),
+      "an unknown field. It",
+    ],
     ["returns an empty password", () => "", "returned an empty password"],
     [
       "returns a lifetime that is too short",

@@ -25,10 +25,17 @@ export type CredentialsResult = [
   lifetime?: number | undefined,
 ];
 
+const FIELDS = ["username", "password", "lifetime"];
+const RULE = "must return a password or { username, password, lifetime }, with lifetime in ms";
+/** A name that may be shown in an error. Any other one could be a secret. */
+const FIELD_NAME = /^[a-z_]{1,30}$/i;
+
 /** Converts what the function returned. */
 export function readCredentials(given: unknown): CredentialsResult {
   if (typeof given === "string") return readCredentials({ password: given });
-  if (typeof given === "object" && given !== null) {
+  if (typeof given === "object" && given !== null && !Array.isArray(given)) {
+    const unknown = Object.keys(given).find((name) => !FIELDS.includes(name));
+    if (unknown !== undefined) return [`returned ${describeField(unknown)}. It ${RULE}`];
     const { username, password, lifetime } = given as Partial<Credentials>;
     const named = username === undefined || typeof username === "string";
     const lasts = lifetime === undefined || typeof lifetime === "number";
@@ -38,6 +45,12 @@ export function readCredentials(given: unknown): CredentialsResult {
       return ["must return text without lone surrogates, which UTF-8 cannot represent"];
     }
   }
-  const rule = "a password or { username, password, lifetime }, with lifetime in ms";
-  return [`must return ${rule} (got a value of type ${typeof given})`];
+  return [`${RULE} (got a value of type ${typeof given})`];
+}
+
+/** Describes a field that would otherwise be ignored: the client would log in as another user. */
+function describeField(name: string): string {
+  if (!FIELD_NAME.test(name)) return "an unknown field";
+  const meant = FIELDS.find((field) => field.startsWith(name.toLowerCase()));
+  return `the unknown field ${name}${meant === undefined ? "" : ` (did you mean ${meant}?)`}`;
 }
