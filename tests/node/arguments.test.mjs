@@ -1,5 +1,6 @@
 // Options of other libraries, wrong types, and misplaced values: tests/vectors/arguments.toml.
 import assert from "node:assert/strict";
+import { inspect } from "node:util";
 import { configure, lock, Redlock, withLock } from "redlock-native";
 import { camel, refusal, silentNodesForSuite, table, uniqueName } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
@@ -83,6 +84,31 @@ describe("misplaced values are rejected:", () => {
   test("options must be an object", () => {
     for (const options of [[1000], null, "10s", () => 1]) {
       assert.throws(() => client().lock("job", options), refusal(["options must be an object"]));
+    }
+  });
+
+  test("a URL object is a node, alone and in a list, and its secrets are hidden", async () => {
+    const url = new URL("redis://user:s3cret%40@127.0.0.1:1/2");
+    // That of a test runner's sandbox is of another class.
+    const sandboxed = { [Symbol.toStringTag]: "URL", href: url.href };
+    for (const nodes of [url, [url], [sandboxed]]) {
+      const made = new Redlock(nodes);
+      assert.deepEqual(made.nodes, ["redis://127.0.0.1:1/2"]);
+      const failed = await made
+        .lock("job", { wait: 0 })
+        .acquire()
+        .catch((error) => error);
+      assert.ok(!inspect([made, failed], { depth: null }).includes("s3cret"), inspect(failed));
+    }
+    configure(new URL("memory://of-a-url"), { replace: true, keyPrefix: "url:" });
+    await withLock("job", (lease) => assert.equal(lease.key, "url:job"));
+    configure("memory://", { replace: true });
+    for (const wrong of ["http://:s3cret@host", "redis://:s3cret@host/a-database"]) {
+      assert.throws(() => new Redlock(new URL(wrong)), refusal([], ["s3cret"]));
+      assert.throws(() => configure([new URL(wrong)]), refusal([], ["s3cret"]));
+    }
+    for (const wrong of [{ href: "redis://:s3cret@a" }, new (class URL {})()]) {
+      assert.throws(() => new Redlock(wrong), refusal(["a URL such as redis://"], ["s3cret"]));
     }
   });
 

@@ -48,7 +48,7 @@ let keepAlive: CallbacksHandle | undefined;
  * ```
  */
 export function configure(
-  nodes: string | readonly string[],
+  nodes: string | URL | readonly (string | URL)[],
   options?: RedlockOptions & { replace?: boolean | undefined },
 ): void {
   const { replace = false, ...rest } = checkOptions(options, CONFIGURE, "configure()");

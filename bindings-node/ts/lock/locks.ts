@@ -69,7 +69,7 @@ export class Locks {
  * @internal
  */
 export function clientParts(
-  nodes: string | readonly string[],
+  nodes: string | URL | readonly (string | URL)[],
   options: RedlockOptions | undefined,
 ): ClientParts {
   const urls = nameList(nodes, NODES, "Redlock()");

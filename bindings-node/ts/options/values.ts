@@ -71,6 +71,10 @@ export function nameList(names: unknown, what: string, call: string): string[] {
 
 function checkName(name: unknown, what: string, call: string): string {
   if (typeof name === "string" && !LONE_SURROGATE.test(name)) return name;
+  if (what === NODES && isObject(name)) {
+    const href = readValue(() => hrefOf(name), call, what);
+    if (href !== undefined) return href;
+  }
   const rule =
     what === NODES
       ? "nodes must be a URL such as redis://127.0.0.1:6379, or an array of URLs"
@@ -78,6 +82,13 @@ function checkName(name: unknown, what: string, call: string): string {
   const isClient = what === NODES && isObject(name);
   const action = isClient ? ". For ioredis and node-redis clients, use Redlock.fromClient()" : "";
   throw new InvalidOption(`${call}: ${rule} (got ${invalidText(name)})${action}`);
+}
+
+/** Returns the text of a `URL` object. Recognizes it by its tag, because test runners have a separate URL class. */
+function hrefOf(value: object): string | undefined {
+  if (Object.prototype.toString.call(value) !== "[object URL]") return undefined;
+  const { href } = value as Partial<URL>;
+  return typeof href === "string" ? href : undefined;
 }
 
 /** Checks the token of a lease. */

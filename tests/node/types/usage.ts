@@ -26,6 +26,7 @@ import { TestRedlock } from "redlock-native/testing";
 const clientOptions: RedlockOptions = { keyPrefix: "", nodeTimeout: 500, restartGuard: 0 };
 const tls: RedlockOptions = { tlsCa: "a", tlsCert: "b", tlsKey: "c", tlsServerName: "d" };
 const redlock = new Redlock(["redis://a", "redis://b"] as const, { ...clientOptions, ...tls });
+export const ofUrls = [new Redlock(new URL("redis://a")), new Redlock([new URL("redis://a")])];
 const options = {
   ttl: 10_000,
   wait: Number.POSITIVE_INFINITY,
