@@ -176,8 +176,11 @@ def test_fastapi_starts_twice_in_a_process(workspace: Workspace) -> None:
     """As test suites do, which start the application for each test."""
     program = """
 import asyncio, fastapi_app
+
 async def main():
+
     for _ in range(2):
+
         async with fastapi_app.lifespan(fastapi_app.app):
             print((await fastapi_app.locked(1))["held"])
 asyncio.run(main())

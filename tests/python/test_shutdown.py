@@ -273,7 +273,9 @@ AT_EXIT = {
         """
 import threading
 entered = threading.Event()
+
 def hold():
+
     with lock:
         entered.set()
         threading.Event().wait()
@@ -286,10 +288,13 @@ entered.wait()
     "task": (
         """
 import asyncio
+
 async def hold(entered):
+
     async with lock:
         entered.set()
         await asyncio.Event().wait()
+
 async def main():
     entered = asyncio.Event()
     task = asyncio.create_task(hold(entered))

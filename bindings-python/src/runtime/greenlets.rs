@@ -1,9 +1,9 @@
 //! Supports gevent and eventlet, whose greenlets share one thread. A waiting greenlet must not block that thread.
 //!
-//! In a process that either library has patched, a waiter first blocks the thread briefly. Then it watches a pipe by the
-//! library's `select`, which lets other greenlets run, and its future writes to the pipe. A waiter without a pipe calls
-//! the library's `sleep` until its future has been woken. Data of a waiter must be on the heap, because the stacks of
-//! sleeping greenlets are moved.
+//! In a process that either library has patched, a waiter first blocks the thread briefly. Then it watches a pipe by
+//! the library's `select`, which lets other greenlets run, and its future writes to the pipe. A waiter without a pipe
+//! calls the library's `sleep` until its future has been woken. Data of a waiter must be on the heap, because the
+//! stacks of sleeping greenlets are moved.
 
 use std::future::Future;
 use std::pin::Pin;
