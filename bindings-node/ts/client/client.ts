@@ -49,9 +49,9 @@ export class Redlock {
 
   /**
    * Creates a client.
-   * @param nodes One URL (text or a `URL`), or an array of URLs of independent servers: `redis://[user:password@]host[:port][/db]`,
-   * `rediss://` (TLS), `redis+sentinel://host,host/service`, `redis+cluster://host,host`, `unix:///path` or
-   * `memory://[name]`.
+   * @param nodes One URL, as text or as a `URL`, or an array of URLs of independent servers:
+   * `redis://[user:password@]host[:port][/db]`, `rediss://` (TLS), `redis+sentinel://host,host/service`,
+   * `redis+cluster://host,host`, `unix:///path` or `memory://[name]`.
    * @param options Options of the client, and none by default.
    * @throws `InvalidOption` for an invalid URL or option.
    */

@@ -153,7 +153,7 @@ class Lock(_Lock):  # type: ignore[misc]
         """
         from redlock._decorator import decorate
 
-        return decorate(self, function)
+        return decorate(self, function, _enter)
 
 
 class AsyncLock(_AsyncLock):  # type: ignore[misc]
@@ -302,7 +302,7 @@ class AsyncLock(_AsyncLock):  # type: ignore[misc]
         """
         from redlock._decorator import decorate
 
-        return decorate(self._lock, function, only_async=True)
+        return decorate(self._lock, function, _enter, only_async=True)
 
 
 class AsyncLease(_AsyncLease):  # type: ignore[misc]

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from redlock._asyncio import _enter
 from redlock._body import EnteredFor
 from redlock._coroutine_function import coroutine_function
 from redlock._naming import naming
@@ -23,12 +22,15 @@ if TYPE_CHECKING:
     from redlock._native import Lease, Lock
 
 
-def decorate(lock: "Lock", function: Any, *, only_async: bool = False) -> Any:
+def decorate(
+    lock: "Lock", function: Any, enter: Callable[..., Any], *, only_async: bool = False
+) -> Any:
     """Returns a function that holds the lock during each call.
 
     Args:
         lock: The lock, whose name may be a template.
         function: The function to decorate.
+        enter: Enters a lock for an `async with`.
         only_async: Accept only coroutine functions, because a call of others would block.
 
     Raises:
@@ -36,11 +38,12 @@ def decorate(lock: "Lock", function: Any, *, only_async: bool = False) -> Any:
         InvalidOption: The lock's name contains braces that match no parameter.
     """
     if isinstance(function, classmethod | staticmethod):
-        return type(function)(decorate(lock, function.__func__, only_async=only_async))
+        inner = decorate(lock, function.__func__, enter, only_async=only_async)
+        return type(function)(inner)
     refuse(lock, function)
     is_coroutine = is_coroutine_function(function, only_async=only_async)
     call = _Call(lock, function)
-    return _asynchronous(call) if is_coroutine else _any(call)
+    return _asynchronous(call, enter) if is_coroutine else _any(call)
 
 
 class _Call:
@@ -140,22 +143,26 @@ def _generator(what: Any) -> TypeError:
     )
 
 
-def _asynchronous(call: _Call) -> Callable[..., Any]:
+def _asynchronous(call: _Call, enter: Callable[..., Any]) -> Callable[..., Any]:
     function = call.function
 
     @coroutine_function
     def acall(*args: Any, **kwargs: Any) -> Any:
-        return _named(_held_during(call, call_site(1), args, kwargs), function)
+        return _named(_held_during(call, enter, call_site(1), args, kwargs), function)
 
     return functools.wraps(function)(acall)
 
 
 async def _held_during(
-    call: _Call, site: "tuple[CodeType, int]", args: tuple[Any, ...], kwargs: dict[str, Any]
+    call: _Call,
+    enter: Callable[..., Any],
+    site: "tuple[CodeType, int]",
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     entered = False
     try:
-        async with EnteredFor(_enter, call.lock(args, kwargs), site):
+        async with EnteredFor(enter, call.lock(args, kwargs), site):
             entered = True
             return _no_generator(call.function, await call.function(*args, **kwargs))
     except LockTimeout:

@@ -132,8 +132,8 @@ impl Validity {
 
     /// The TTL that the nodes set for a lease with these options that was acquired at this time.
     ///
-    /// If `max_hold` ends a lease, its keys stay for the rest of `min_hold`, as after a release. A run that happens once
-    /// has failed then, and is not remembered.
+    /// If `max_hold` ends a lease, its keys stay for the rest of `min_hold`, as after a release. A run that happens
+    /// once has failed then, and is not remembered.
     pub(crate) fn key_ttl(&self, options: &Options, acquired: Instant) -> Duration {
         if !self.is_capped() || options.is_once() {
             return self.asked;
