@@ -76,6 +76,11 @@ describe("addresses are removed from a message", () => {
       "unix:///a,b",
       "unix://./a",
       "unix://../a",
+      "redis://;user:word@server.example",
+      "redis://)word@server.example",
+      "redis://.@server",
+      "rediss://hostile:word@server.example/0",
+      "redis://host:word@server.example",
     ]) {
       assert.equal(said("redis-a", `see ${url} there`), "see (address) there");
     }

@@ -53,7 +53,7 @@ test("a server that may evict keys causes a warning", async () => {
 });
 
 describe("onWarning", () => {
-  for (const how of ["throws", "rejects"]) {
+  for (const how of ["throws", "rejects", "rejects in another realm"]) {
     test(`a listener that ${how} does not end the process`, async () => {
       const { code, stderr, lines } = await program("throwing-warning", [how]);
       assert.equal(code, 0, stderr);

@@ -54,6 +54,19 @@ def test_waiting_greenlets_do_not_delay_the_others(
 
 
 @libraries
+def test_greenlet_that_waits_during_a_fork_ends_in_the_child(
+    redis_server: Server, library: str
+) -> None:
+    """Nothing wakes it there. In the parent it acquires the lock."""
+    process = start(library, "before", redis_server.url, "forks")
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert out.splitlines() == ["['forked']", "0 []"], (out, err)
+
+
+@libraries
 def test_command_after_overlapping_waits_of_greenlets_is_written_at_once(
     redis_server: Server, server: Server, library: str
 ) -> None:

@@ -36,7 +36,7 @@ const OPTION_ERROR = /^((?:rediss?|unix|memory)[+a-z]*:\/\/\S*): (.*)$/s;
  * explanation and `user_script:12` is a line of a script, so none of them matches.
  */
 const ADDRESSES =
-  /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host|[,;)]|\.(?![\w/]|\.\/))\S+|(?:\[[\da-f:.%]+\]|(?<![\w.-])(?!user_script:)[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
+  /\b(?:rediss?|unix)[+a-z]*:\/\/(?!host(?![\w.@-])[^\s@]*(?:\s|$)|[,;)](?:\s|$)|\.(?:\s|$|\.(?!\/)))\S+|(?:\[[\da-f:.%]+\]|(?<![\w.-])(?!user_script:)[\w.-]+):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
 /** Words before a host at the end of a sentence. */
 const PREPOSITIONS = "to|at|from|host|reach|resolve|look up";
 

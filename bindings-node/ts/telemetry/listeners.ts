@@ -1,6 +1,6 @@
 /** Calls the listeners of the program for log events and warnings. Their errors must not end the process. */
 
-import { inspect } from "node:util";
+import { inspect, types } from "node:util";
 import { readTime } from "../platform/clock.js";
 import { emitProcessWarning } from "./process-warning.js";
 
@@ -26,7 +26,10 @@ export class ProgramListener<Given> {
       const listener = this.#listener;
       const returned: unknown = listener(given);
       // An async function is a listener too. Its rejection would end the process.
-      if (returned instanceof Promise) returned.catch(failed);
+      if (typeof returned === "object" && returned !== null) {
+        // Also a promise of another realm, such as a context of node:vm.
+        Promise.resolve(returned).then(undefined, failed);
+      }
     } catch (thrown) {
       failed(thrown);
     }
@@ -37,7 +40,7 @@ export class ProgramListener<Given> {
     if (readTime() - this.#failedAt < FAILURE_PAUSE) return;
     this.#failedAt = readTime();
     try {
-      const error = thrown instanceof Error ? String(thrown) : inspect(thrown, { depth: 0 });
+      const error = types.isNativeError(thrown) ? String(thrown) : inspect(thrown, { depth: 0 });
       emitProcessWarning(`a listener of ${this.#source} threw ${error}`);
     } catch {
       // The error cannot be read, or the program's `process.emitWarning` throws. No other place is left.

@@ -118,7 +118,7 @@ where
         return Ok(value);
     }
     when_slow(py)?;
-    let mut waiter = greenlets.waiter()?;
+    let mut waiter = greenlets.waiter();
     loop {
         let wakes = waiter.wakes();
         if let Poll::Ready(value) = checked(py, || wakes.poll(future.as_mut()))? {

@@ -1,5 +1,6 @@
 // A listener of warnings that throws. The argument says how. Ends after the warning about the listener.
 import { once } from "node:events";
+import { runInNewContext } from "node:vm";
 import { onWarning, Redlock } from "redlock-native";
 
 const seen = [];
@@ -13,6 +14,14 @@ const listeners = {
     await undefined;
     throw new Error("theirs");
   },
+  "rejects in another realm": runInNewContext(
+    `async ({ message }) => {
+      seen.push(message);
+      await undefined;
+      throw new Error("theirs");
+    }`,
+    { seen },
+  ),
 };
 onWarning(listeners[process.argv[2]]);
 const tooLate = setTimeout(() => process.exit(1), 10_000);

@@ -1,8 +1,12 @@
-"""Acquires locks in a process that gevent or eventlet has patched: LIBRARY before|after URL works|owners|waits|crowd.
+"""Acquires locks in a process that gevent or eventlet has patched: LIBRARY before|after URL MODE.
+
+The modes are `works`, `owners`, `overlaps`, `waits`, `crowd` and `forks`.
 
 With `owners`, prints how often a greenlet was taken for an earlier one, and whether two had the same address. With
 `overlaps` and a second URL, two greenlets wait at the same time, and the one that began first ends first. The
 caller freezes and thaws the servers.
+
+With `forks`, the process forks while a greenlet waits. The child prints why the call of that greenlet ended.
 
 With `crowd`, 150 greenlets wait for a lock. Prints the median delay of a beat of 5 ms meanwhile, in ms, and how many
 acquired the lock after its release.
@@ -145,8 +149,33 @@ def crowd() -> None:
     print(round(statistics.median(late)), len(served))
 
 
+def forks() -> None:
+    ended: list[str] = []
+
+    def acquire() -> None:
+        try:
+            client.lock("forked").acquire(wait=60)
+        except redlock.LockLost as error:
+            ended.append(str(error.reason))
+
+    held = client.lock("forked").acquire()
+    greens.spawn(acquire)
+    until(lambda: client.stats().waiting == 1)
+    child = os.fork()
+    if child == 0:
+        until(lambda: bool(ended))
+        print(ended, flush=True)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    held.release()
+    until(lambda: client.stats().granted == 2)
+    print(status, ended)
+
+
 if what == "overlaps":
     overlap()
+elif what == "forks":
+    forks()
 elif what == "crowd":
     crowd()
 elif what == "owners":
