@@ -29,6 +29,13 @@ async function locks(client) {
   client.close();
 }
 
+/** Returns why the only node does not reply. A ping waits for its first failure, and an acquire for its `wait`. */
+async function pingError(client) {
+  const { nodes } = await client.ping(20_000);
+  client.close();
+  return nodes[0].error;
+}
+
 const key = () => `127.0.0.1:${announced}`;
 const place = () => ({ host: "127.0.0.1", port: server.port });
 
@@ -50,13 +57,9 @@ test("a function may be async, and is called without this", async () => {
 });
 
 test("an error names the announcing server and the option", async () => {
-  const client = new Redlock(url);
-  await assert.rejects(client.lock("job", { wait: 300 }).acquire(), ({ nodes: [{ error }] }) => {
-    const said = `${key()} was announced by 127.0.0.1:${server.port}; set addressMap`;
-    assert.ok(error.includes(said), error);
-    return true;
-  });
-  client.close();
+  const said = `${key()} was announced by 127.0.0.1:${server.port}; set addressMap`;
+  const error = await pingError(new Redlock(url));
+  assert.ok(error.includes(said), error);
 });
 
 describe("a wrong result is a clear error:", () => {
@@ -72,16 +75,9 @@ describe("a wrong result is a clear error:", () => {
   ];
   for (const [name, addressMap, said] of rows) {
     test(name, async () => {
-      const client = new Redlock(url, { addressMap });
-      await assert.rejects(
-        client.lock("job", { wait: 300 }).acquire(),
-        ({ message, nodes: [{ error }] }) => {
-          assert.ok(error.includes(said) && error.includes(`(for ${key()})`), error);
-          assert.ok(!`${message} ${error}`.includes("s3cret"), error);
-          return true;
-        },
-      );
-      client.close();
+      const error = await pingError(new Redlock(url, { addressMap }));
+      assert.ok(error.includes(said) && error.includes(`(for ${key()})`), error);
+      assert.ok(!error.includes("s3cret"), error);
     });
   }
 });

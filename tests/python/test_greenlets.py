@@ -37,6 +37,7 @@ def test_greenlets_wait_for_each_other(
     assert (out, process.returncode) == ("1 25 True ['missing'] 0\n", 0), err
 
 
+@pytest.mark.slow("measures how late the others run")
 @libraries
 @pytest.mark.parametrize("kind", ["memory", "redis"])
 def test_waiting_greenlets_do_not_delay_the_others(

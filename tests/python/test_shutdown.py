@@ -232,18 +232,20 @@ def test_blocking_shutdown_in_a_loop_warns(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*blocks the event loop:RuntimeWarning")
-def test_shutdown_that_blocks_a_loop_reports_its_acquires(redis_server: Server, name: str) -> None:
+def test_shutdown_that_blocks_a_loop_reports_its_acquires(server: Server, name: str) -> None:
     async def main() -> None:
-        client = redlock.Redlock(redis_server.url)
+        client = redlock.Redlock(server.url, node_timeout=60)
+        server.freeze()
         acquire = asyncio.create_task(client.lock(name, ttl=300).as_async().acquire())
         await asyncio.sleep(0)
+        server.thaw()
         # Without a further turn of the loop, the acquire cannot end.
-        eventually(lambda: redis_server.client.exists(f"lock:{name}"))
+        eventually(lambda: server.client.exists(f"lock:{name}"))
         with pytest.raises(redlock.QuorumUnavailable, match="acquires have not ended"):
             client.shutdown(0)
         with pytest.raises(redlock.ClientClosed):
             await acquire
-        eventually(lambda: not redis_server.client.exists(f"lock:{name}"))
+        eventually(lambda: not server.client.exists(f"lock:{name}"))
 
     asyncio.run(main())
 

@@ -33,11 +33,11 @@ fn logs_a_refused_delete_once() {
             assert_eq!(servers[0].ask("ACL SETUSER app -evalsha"), "+OK");
             // A quorum has confirmed it.
             lease.release().await.unwrap();
-            lines_with("is not deleted yet", 1);
+            lines_with("a delete was refused", 1);
             assert_eq!(servers[0].ask(&format!("EXISTS lock:{name}")), ":1");
         }
     });
-    let lines = lines_with("is not deleted yet", 1);
+    let lines = lines_with("a delete was refused", 1);
     assert_eq!(lines.len(), 1, "{lines:?}");
     let line = &lines[0];
     assert!(line.starts_with("WARN") && line.contains("NOPERM"), "{line}");

@@ -56,7 +56,7 @@ fn wrong_url_is_refused_without_its_password() {
     }
 }
 
-/// Each command would have a node of its own.
+/// Each command would have a different node, so it would exclude no other command.
 #[test]
 fn node_inside_of_the_process_is_refused() {
     let commands: [&[&str]; 6] = [

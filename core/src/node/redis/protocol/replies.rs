@@ -268,7 +268,7 @@ impl Protocol {
             && let Some(omitted) = self.pending.refusals.admit(now)
         {
             self.target.warn(&format_args!(
-                "a released key is not deleted yet, retrying until its TTL ends: {fault}{omitted}"
+                "a delete was refused, retrying until the TTL of its key ends: {fault}{omitted}"
             ));
         }
     }
