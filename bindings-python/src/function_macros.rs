@@ -48,7 +48,7 @@ impl FromLock for AsyncLock {
     }
 }
 
-/// Returns the options of a call. Rejects arguments that are no options.
+/// Returns the options of a call. Rejects other arguments.
 pub(crate) fn checked_options(
     described: Described,
     call: &str,

@@ -19,6 +19,7 @@ from redlock import _client as _client
 from redlock import _leader as _leader
 from redlock import _log as _log
 from redlock import _once as _once
+from redlock._current import current_lease
 from redlock._native import (
     AsyncLeader,
     AsyncLease,
@@ -85,6 +86,7 @@ __all__ = [
     "Stats",
     "Unsupported",
     "configure",
+    "current_lease",
     "leader",
     "lock",
     "once",

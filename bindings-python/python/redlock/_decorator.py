@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock._body import EnteredFor
 from redlock._coroutine_function import coroutine_function
+from redlock._current import Current
 from redlock._naming import naming
 from redlock.errors import LockTimeout
 
@@ -162,9 +163,11 @@ async def _held_during(
 ) -> Any:
     entered = False
     try:
-        async with EnteredFor(enter, call.lock(args, kwargs), site):
+        async with EnteredFor(enter, call.lock(args, kwargs), site) as lease:
             entered = True
-            return _no_generator(call.function, await call.function(*args, **kwargs))
+            with Current(lease.as_sync()):
+                result = await call.function(*args, **kwargs)
+            return _no_generator(call.function, result)
     except LockTimeout:
         # After the entry, the error is about another lock, which the function acquires.
         if entered or not call.default:
@@ -182,8 +185,9 @@ def _any(call: _Call) -> Callable[..., Any]:
         try:
             with held as lease:
                 entered = True
-                result = _no_generator(function, function(*args, **kwargs))
-                if not inspect.isawaitable(result):
+                with Current(lease):
+                    result = function(*args, **kwargs)
+                if not inspect.isawaitable(_no_generator(function, result)):
                     return result
                 owner = _LeaseOfAwaitable(lease, result)
                 # From here on the awaitable releases the lease, not the with statement.
@@ -232,7 +236,8 @@ async def _await_and_release(owner: _LeaseOfAwaitable) -> Any:
     try:
         async with lease.as_async():
             owner.lease = None
-            return await owner.awaitable
+            with Current(lease):
+                return await owner.awaitable
     finally:
         # A lease that has ended is not entered.
         owner.drop()

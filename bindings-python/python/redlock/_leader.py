@@ -9,6 +9,7 @@ from redlock import _native
 from redlock._asyncio import _acquire, _body, _enter
 from redlock._body import leave
 from redlock._coroutine_function import coroutine_function
+from redlock._current import Current
 from redlock.errors import LockLost, LockReleased
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
@@ -69,7 +70,9 @@ def _lead(
         returned = False
         try:
             with lease:
-                result = finished(function, function(lease, *args, **kwargs))
+                with Current(lease):
+                    result = function(lease, *args, **kwargs)
+                result = finished(function, result)
                 returned = True
         except (LockLost, BaseExceptionGroup) as error:
             if not _lost(lease, returned, error):
@@ -94,7 +97,9 @@ async def _lead_coroutine(
         try:
             # A loss cancels this task, so the function has ended when the next campaign begins.
             async with lease:
-                result = finished(function, await function(lease, *args, **kwargs))
+                with Current(lease.as_sync()):
+                    result = await function(lease, *args, **kwargs)
+                result = finished(function, result)
                 returned = True
         except (LockLost, BaseExceptionGroup) as error:
             if not _lost(lease, returned, error):

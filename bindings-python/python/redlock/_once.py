@@ -9,6 +9,7 @@ import sys
 from redlock import _native
 from redlock._asyncio import _acquire
 from redlock._coroutine_function import coroutine_function
+from redlock._current import Current
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
@@ -43,7 +44,9 @@ def _run(
         function, args, kwargs = call
         from redlock._decorator import finished
 
-        return True, finished(function, function(*args, **kwargs))
+        with Current(lease):
+            result = function(*args, **kwargs)
+        return True, finished(function, result)
 
 
 async def _run_coroutine(
@@ -59,7 +62,9 @@ async def _run_coroutine(
         function, args, kwargs = call
         from redlock._decorator import finished
 
-        return True, finished(function, await function(*args, **kwargs))
+        with Current(lease.as_sync()):
+            result = await function(*args, **kwargs)
+        return True, finished(function, result)
 
 
 async def _value(run: "Coroutine[Any, Any, tuple[bool, Any]]") -> "Any":

@@ -67,7 +67,7 @@ impl Lease {
     pub(crate) fn let_go(&self) {
         // This thread writes the command. The process may end before another thread would.
         let _asks = ffi::about_to_ask();
-        // Nobody awaits its result.
+        // Its result is not awaited.
         let _ = begin_call(|| ffi::spawn(drop_output(self.give_back(false))).detach());
         exit::record_interrupted(&self.lock);
     }

@@ -119,6 +119,7 @@ const PYTHON: &[&str] = &[
     "_asyncio",
     "_decorator",
     "_naming",
+    "_current",
     "_body",
     "_trio",
     "_log",
