@@ -311,6 +311,8 @@ export class TestRedlock extends Redlock {
 
   #endOther(): void {
     this.recover();
+    // Otherwise the end of each test would log a loss.
+    for (const lease of this.#theirs) lease.detach();
     this.#other.close();
     this.#theirs.clear();
   }

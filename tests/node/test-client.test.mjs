@@ -1,7 +1,7 @@
 // redlock-native/testing: a separate client for a test, and the failures that it simulates.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
-import { configure, InvalidOption, lock, onWarning, Redlock } from "redlock-native";
+import { configure, InvalidOption, lock, onLog, onWarning, Redlock } from "redlock-native";
 import { TestRedlock } from "redlock-native/testing";
 import { assertRefused, block, eventually } from "./helper.mjs";
 import { describe, test } from "./testing.mjs";
@@ -111,6 +111,18 @@ describe("fail():", () => {
     closed.close();
     await assert.rejects(closed.hold("job"), { kind: "closed" });
   });
+});
+
+test("leases of hold() end without a warning", async () => {
+  const ended = [];
+  const stop = onLog(({ logger, level, event }) => {
+    if (logger === "redlock.lease") ended.push(`${level} ${event}`);
+  });
+  const redlock = new TestRedlock();
+  await redlock.hold("job");
+  redlock.close();
+  await eventually(() => assert.deepEqual(ended, ["debug detached"]));
+  stop();
 });
 
 describe("advance():", () => {

@@ -16,7 +16,7 @@ import redlock
 import redlock.testing
 from redlock.testing import TestRedlock
 
-from tests.waiting import forever
+from tests.waiting import eventually, forever
 
 Call = Callable[..., Any]
 
@@ -122,6 +122,16 @@ def test_invalid_jump_is_refused(fake: TestRedlock, call: Call, wrong: Any) -> N
         call(fake, "jump", wrong)
     assert lease.held
     lease.release()
+
+
+def test_leases_of_hold_end_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "redlock")
+    with TestRedlock() as client:
+        client.hold("job")
+    ended = eventually(lambda: [each for each in caplog.records if each.name == "redlock.lease"])
+    assert [(each.levelname, each.getMessage().split()[0]) for each in ended] == [
+        ("DEBUG", "detached")
+    ]
 
 
 @pytest.mark.parametrize("end", ["close", "shutdown", "await shutdown", "with", "async with"])
