@@ -213,13 +213,14 @@ async fn checks_tls_options_before_sending() {
     certificates
         .openssl("rsa -traditional -aes128 -passout pass:s3cret -in client.key -out old.key");
     let wide: Vec<u8> = "\u{feff}-----BEGIN".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    certificates.openssl("x509 -req -in client.csr -signkey client.key -days 2 -out version-1.crt");
     let trusted = || trusting(&certificates.path("ca.crt"));
     let read = |name: &str| std::fs::read(certificates.path(name)).unwrap();
     for (tls, word) in [
         (trusting(Path::new("nowhere.pem")), "nowhere.pem"),
         (trusting(&certificates.path("ca.key")), "no PEM certificate"),
         (trusted().cert(cert.clone()), "tls_key"),
-        (trusted().key(key), "tls_cert"),
+        (trusted().key(key.clone()), "tls_cert"),
         (trusted().server_name("no name"), "not a name"),
         (TlsOptions::new().ca(b"/etc/ca.pem"), "Pass a path as text"),
         (TlsOptions::new().ca(read("ca.key")), "no PEM certificate"),
@@ -227,6 +228,10 @@ async fn checks_tls_options_before_sending() {
         (
             trusted().cert(cert.clone()).key(certificates.path("ca.key")),
             "not the key of the first certificate in tls_cert",
+        ),
+        (
+            trusted().cert(certificates.path("version-1.crt")).key(key.clone()),
+            "has version 1, but version 3 is required",
         ),
         (trusted().cert(cert.clone()).key(certificates.path("locked.key")), "encrypted"),
         (trusted().cert(cert.clone()).key(read("locked.key")), "encrypted"),

@@ -112,7 +112,8 @@ impl Request {
         let (took, lasts) = (seconds(took), seconds(self.lease_ttl()));
         let lasted = duration_text(lasted);
         let what = format!(
-            "granted too late{lasted}, because the replies took {took} and the lease lasts only {lasts}"
+            "granted too late{lasted}: the replies were read {took} after the request, and the lease lasts only {lasts}, \
+             so a node, the network or this process (a blocked event loop) is slow"
         );
         Error::unavailable(&self.key(), &what, nodes).with_late()
     }

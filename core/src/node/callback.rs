@@ -134,9 +134,31 @@ pub(crate) fn on_thread<Q: Send + 'static, A: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::{Mutex, OnceLock};
 
     use super::*;
+    use crate::runtime::lock;
+
+    /// A call that begins while the function runs, here from inside it, does not run it again.
+    #[tokio::test]
+    async fn connection_that_begins_during_a_call_joins_it() {
+        let place = Arc::new(OnceLock::<Callback<(), u32, u32>>::new());
+        let (calls, joined) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(None)));
+        let (known, counted, join) = (Arc::clone(&place), Arc::clone(&calls), Arc::clone(&joined));
+        let function = move |(), answer: Answer<u32>| {
+            if counted.fetch_add(1, Ordering::Relaxed) == 0 {
+                *lock(&join) = known.get().map(|it| it.join_or_call((), |_| true));
+            }
+            answer.send(Ok(7));
+        };
+        let made = Callback::new("credentials", Arc::new(function), |number, _| Ok(number));
+        let callback = place.get_or_init(|| made);
+        assert_eq!(callback.result((), |_| true, CONNECTING).await, Ok(7));
+        let joined = lock(&joined).take().unwrap();
+        assert_eq!(joined.result().await, Some(Ok(7)));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn call_that_panics_is_not_awaited_by_later_connections() {
