@@ -67,6 +67,7 @@ declare global {
   interface AsyncDisposable {
     [Symbol.asyncDispose](): PromiseLike<void>;
   }
-  // The DOM's library or @types/node declares its members. TypeScript 6 and later loads neither by default.
+  // The DOM's library or @types/node declares their members. TypeScript 6 and later loads neither by default.
   interface AbortSignal {}
+  interface URL {}
 }

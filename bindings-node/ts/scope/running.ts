@@ -18,25 +18,31 @@ const running = new Set<Running>();
 
 /** Milliseconds until the timer looks for bodies whose lease has ended. */
 const PERIOD = 1_000;
-/** Keeps the process alive while `running` has any. It stays for the next body, at most for the rest of its period. */
+/**
+ * Keeps the process alive while `running` has any. Afterwards it is cleared at once, because it would keep the context
+ * of a test runner that this copy of the package is in.
+ */
 let timer: NodeJS.Timeout | undefined;
 
 /** Keeps the process alive until `bodyEnds`, or soon after the lease has ended. */
 export function bodyBegins(lease: Running): void {
   running.add(lease);
-  if (running.size > 1) return;
-  if (timer === undefined) timer = outsideAsyncContext(() => setInterval(look, PERIOD));
-  else timer.ref();
+  timer ??= outsideAsyncContext(() => setInterval(look, PERIOD));
 }
 
 /** Allows the process to end after the last body. */
 export function bodyEnds(lease: Running): void {
-  if (running.delete(lease) && running.size === 0) timer?.unref();
+  running.delete(lease);
+  clearWithoutBodies();
 }
 
 /** A body that never settles must not keep a process alive that released its lease or closed its client. */
 function look(): void {
   for (const lease of running) if (lease.hasEnded) running.delete(lease);
+  clearWithoutBodies();
+}
+
+function clearWithoutBodies(): void {
   if (running.size > 0) return;
   clearInterval(timer);
   timer = undefined;
