@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import os
+import sys
 import threading
 import types
 from collections.abc import Callable, Coroutine, Iterator
@@ -188,3 +189,45 @@ def test_a_forked_child_sees_that_its_lease_is_lost(client: TestRedlock) -> None
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     assert body() == 7
+
+
+class Interrupted(BaseException):
+    """What a signal handler raises."""
+
+
+def interrupt_at(point: int) -> Callable[[Any, str, Any], None]:
+    """Raises where Python calls signal handlers: at the start of a function, and after a call of native code."""
+    points = iter(range(point + 1))
+
+    def profile(frame: Any, event: str, _: Any) -> None:
+        ours = frame.f_code.co_filename.endswith("_current.py")
+        if ours and event in ("call", "c_return") and next(points, None) == point:
+            sys.setprofile(None)
+            raise Interrupted
+
+    return profile
+
+
+@pytest.mark.parametrize("point", range(4))
+@pytest.mark.parametrize("way", ["lock", "once.run", "leader.run", "async"])
+def test_a_signal_handler_that_raises_leaves_no_lease_behind(
+    client: TestRedlock, way: str, point: int
+) -> None:
+    async def main() -> None:
+        sys.setprofile(interrupt_at(point))
+        await client.lock("job")(amain)()
+
+    async def amain() -> None:
+        pass
+
+    def outer() -> None:
+        with pytest.raises(Interrupted):
+            if way == "async":
+                asyncio.run(main())
+            else:
+                sys.setprofile(interrupt_at(point))
+                SYNC[way](client)
+        assert redlock.current_lease().key == "lock:outer"
+
+    client.lock("outer")(outer)()
+    none_is_left()

@@ -5,19 +5,22 @@ from contextvars import ContextVar
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from contextvars import Token
+    from collections.abc import Awaitable, Callable
+    from typing import Any, TypeVar
 
     from redlock._native import Lease
 
-_CURRENT: "ContextVar[Lease]" = ContextVar("redlock.current_lease")
+    _R = TypeVar("_R")
+
+_CURRENT: "ContextVar[Lease | None]" = ContextVar("redlock.current_lease", default=None)
 
 
 def current_lease() -> "Lease":
     """Returns the lease of the innermost function that `@lock`, `@once` or a `run` calls.
 
     Such a function gets its arguments from its caller, so this is how it checks its lease, extends it or reads its
-    fencing token. Tasks that it starts and `asyncio.to_thread` have the lease too, and a `threading.Thread` does not. A
-    `with` statement gives its lease by `as`, and does not change this one.
+    fencing token. Its tasks and `asyncio.to_thread` have the lease too. Other threads, executors and greenlets do not
+    by default. A `with` statement gives its lease by `as`, and does not change this one.
 
     Returns:
         The lease. Its `as_async()` has the methods that are awaited, for an `async def`. In a task that outlives the
@@ -34,30 +37,55 @@ def current_lease() -> "Lease":
         >>> report()
         'written'
     """
-    try:
-        return _CURRENT.get()
-    except LookupError:
+    lease = _CURRENT.get()
+    if lease is None:
         raise RuntimeError(
             "no function of @lock, @once or run() runs in this context. Pass the lease to a new thread as an argument,"
             " and use 'as' in a 'with' statement"
-        ) from None
+        )
+    return lease
 
 
-class Current:
-    """A block whose current lease is this one."""
+def call_under(
+    lease: "Lease",
+    function: "Callable[..., _R]",
+    args: "tuple[Any, ...]",
+    kwargs: "dict[str, Any]",
+) -> "_R":
+    """Calls a function whose current lease is this one.
 
-    __slots__ = ("lease", "token")
+    The variable is restored here and not in an `__exit__`: a signal handler may raise before the first line of that.
+    """
+    token, before = None, _CURRENT.get()
+    try:
+        token = _CURRENT.set(lease)
+        return function(*args, **kwargs)
+    finally:
+        if token is None:
+            # A signal handler raised before the assignment.
+            _CURRENT.set(before)
+        else:
+            _CURRENT.reset(token)
 
-    def __init__(self, lease: "Lease") -> None:
-        self.lease = lease
 
-    def __enter__(self) -> None:
-        self.token: Token[Lease] = _CURRENT.set(self.lease)
-
-    def __exit__(self, *_: object) -> None:
-        # `contextlib.suppress` would import `contextlib`.
-        try:  # noqa: SIM105
-            _CURRENT.reset(self.token)
-        except ValueError:
+async def await_under(
+    lease: "Lease",
+    function: "Callable[..., Awaitable[_R]]",
+    args: "tuple[Any, ...]",
+    kwargs: "dict[str, Any]",
+) -> "_R":
+    """Awaits a coroutine function whose current lease is this one, as `call_under`."""
+    token, before = None, _CURRENT.get()
+    try:
+        token = _CURRENT.set(lease)
+        return await function(*args, **kwargs)
+    finally:
+        if token is None:
+            _CURRENT.set(before)
+        else:
             # A coroutine that never ends is closed in another context, whose lease is not changed.
-            pass
+            # `contextlib.suppress` would have the gap of `__exit__`.
+            try:  # noqa: SIM105
+                _CURRENT.reset(token)
+            except ValueError:
+                pass

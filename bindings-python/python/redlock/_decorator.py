@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from redlock._body import EnteredFor
 from redlock._coroutine_function import coroutine_function
-from redlock._current import Current
+from redlock._current import await_under, call_under
 from redlock._naming import naming
 from redlock.errors import LockTimeout
 
@@ -165,8 +165,7 @@ async def _held_during(
     try:
         async with EnteredFor(enter, call.lock(args, kwargs), site) as lease:
             entered = True
-            with Current(lease.as_sync()):
-                result = await call.function(*args, **kwargs)
+            result = await await_under(lease.as_sync(), call.function, args, kwargs)
             return _no_generator(call.function, result)
     except LockTimeout:
         # After the entry, the error is about another lock, which the function acquires.
@@ -185,8 +184,7 @@ def _any(call: _Call) -> Callable[..., Any]:
         try:
             with held as lease:
                 entered = True
-                with Current(lease):
-                    result = function(*args, **kwargs)
+                result = call_under(lease, function, args, kwargs)
                 if not inspect.isawaitable(_no_generator(function, result)):
                     return result
                 owner = _LeaseOfAwaitable(lease, result)
@@ -236,8 +234,7 @@ async def _await_and_release(owner: _LeaseOfAwaitable) -> Any:
     try:
         async with lease.as_async():
             owner.lease = None
-            with Current(lease):
-                return await owner.awaitable
+            return await await_under(lease, lambda: owner.awaitable, (), {})
     finally:
         # A lease that has ended is not entered.
         owner.drop()

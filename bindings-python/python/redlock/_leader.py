@@ -9,7 +9,7 @@ from redlock import _native
 from redlock._asyncio import _acquire, _body, _enter
 from redlock._body import leave
 from redlock._coroutine_function import coroutine_function
-from redlock._current import Current
+from redlock._current import await_under, call_under
 from redlock.errors import LockLost, LockReleased
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
@@ -70,8 +70,7 @@ def _lead(
         returned = False
         try:
             with lease:
-                with Current(lease):
-                    result = function(lease, *args, **kwargs)
+                result = call_under(lease, function, (lease, *args), kwargs)
                 result = finished(function, result)
                 returned = True
         except (LockLost, BaseExceptionGroup) as error:
@@ -97,8 +96,7 @@ async def _lead_coroutine(
         try:
             # A loss cancels this task, so the function has ended when the next campaign begins.
             async with lease:
-                with Current(lease.as_sync()):
-                    result = await function(lease, *args, **kwargs)
+                result = await await_under(lease.as_sync(), function, (lease, *args), kwargs)
                 result = finished(function, result)
                 returned = True
         except (LockLost, BaseExceptionGroup) as error:

@@ -9,7 +9,7 @@ import sys
 from redlock import _native
 from redlock._asyncio import _acquire
 from redlock._coroutine_function import coroutine_function
-from redlock._current import Current
+from redlock._current import await_under, call_under
 
 # Like `typing.TYPE_CHECKING`. Importing `typing` takes longer than all the rest.
 TYPE_CHECKING = False
@@ -44,8 +44,7 @@ def _run(
         function, args, kwargs = call
         from redlock._decorator import finished
 
-        with Current(lease):
-            result = function(*args, **kwargs)
+        result = call_under(lease, function, args, kwargs)
         return True, finished(function, result)
 
 
@@ -62,8 +61,7 @@ async def _run_coroutine(
         function, args, kwargs = call
         from redlock._decorator import finished
 
-        with Current(lease.as_sync()):
-            result = await function(*args, **kwargs)
+        result = await await_under(lease.as_sync(), function, args, kwargs)
         return True, finished(function, result)
 
 
