@@ -1,6 +1,7 @@
 """Event loops: batches, kinds, threads, and their end."""
 
 import asyncio
+import contextvars
 import gc
 import os
 import sys
@@ -13,6 +14,8 @@ import pytest
 import redlock
 
 from tests.waiting import aeventually, eventually, forever
+
+REQUEST: "contextvars.ContextVar[Request]" = contextvars.ContextVar("request")
 
 
 def test_one_wake_up_per_batch(client: redlock.Redlock, name: str) -> None:
@@ -67,6 +70,36 @@ def new_loop(kind: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 kinds = pytest.mark.parametrize("kind", ["selector", "no readers", "uvloop"])
+
+
+class Request:
+    """What a program keeps in a context variable."""
+
+
+@kinds
+def test_loop_keeps_no_context_variables_of_the_first_call(
+    client: redlock.Redlock, name: str, kind: str
+) -> None:
+    requests: list[weakref.ref[Request]] = []
+
+    async def serve() -> None:
+        request = Request()
+        REQUEST.set(request)
+        requests.append(weakref.ref(request))
+        async with client.lock(name):
+            pass
+
+    async def main() -> None:
+        await asyncio.create_task(serve())
+        # Until then, asyncio itself keeps the task.
+        await asyncio.sleep(0)
+        gc.collect()
+        assert requests[0]() is None
+        async with client.lock(name):
+            pass
+
+    with asyncio.Runner(loop_factory=new_loop(kind)) as runner:
+        runner.run(main())
 
 
 @kinds

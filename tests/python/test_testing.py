@@ -1,9 +1,11 @@
 """`redlock.testing` and the pytest plugin: held by another, lost now, unavailable, in one test only."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -132,6 +134,13 @@ def test_leases_of_hold_end_without_a_warning(caplog: pytest.LogCaptureFixture) 
     assert [(each.levelname, each.getMessage().split()[0]) for each in ended] == [
         ("DEBUG", "detached")
     ]
+
+
+def test_client_that_is_collected_does_not_warn_about_leases_of_hold() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TestRedlock().hold("job")
+        gc.collect()
 
 
 @pytest.mark.parametrize("end", ["close", "shutdown", "await shutdown", "with", "async with"])

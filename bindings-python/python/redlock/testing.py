@@ -232,11 +232,17 @@ class TestRedlock(Redlock):
         keys = {*lock.keys}
         return [lease for lease in self.leases() if keys & {*lease.keys}]
 
+    def _detach_held(self) -> None:
+        # If `__new__` failed, there is no list.
+        for lease in getattr(self, "_held", ()):
+            lease.detach()
+
+    __del__ = _detach_held
+
     def _end_test(self) -> None:
         self.recover()
         # Otherwise the end of each test would log a loss.
-        for lease in self._held:
-            lease.detach()
+        self._detach_held()
         self._other.close()
 
     def close(self) -> None:

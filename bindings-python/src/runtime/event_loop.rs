@@ -18,6 +18,7 @@ use super::completions::Completions;
 use super::interpreter_end::Inside;
 use super::loop_future::LoopFuture;
 use super::loss_callback::Callback;
+use super::origin::call_without_context;
 use super::queue::WakeUp;
 use super::watch::{CallbackThread, Watch};
 use super::{async_backends, lock, pipe, waker};
@@ -155,7 +156,8 @@ fn by_descriptor(
     }
     // This call releases the GIL.
     let _inside = Inside::enter();
-    let added = tried(py, event_loop.call_method1("add_reader", (descriptor, &reader)));
+    let adding = call_without_context(event_loop, "add_reader", descriptor, reader.bind(py));
+    let added = tried(py, adding);
     if let Ok(Some(_)) = added {
         return Ok(Some(completions));
     }
@@ -180,7 +182,8 @@ fn by_thread(
     let completions = Py::new(py, completions)?;
     // Never called. The loop owns it.
     let reader = Reader::new(py, number, &completions, false)?;
-    tried(py, event_loop.call_method1("call_later", (FAR_FUTURE, reader)))?;
+    let keeping = call_without_context(event_loop, "call_later", FAR_FUTURE, reader.bind(py));
+    tried(py, keeping)?;
     Ok(completions)
 }
 

@@ -81,6 +81,21 @@ pub(super) fn copy_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
     Ok(COPY.import(py, "_contextvars", "copy_context")?.call0()?.unbind())
 }
 
+/// Calls a method of an event loop that keeps a callback. The callback gets an empty context: the loop would otherwise
+/// keep the context variables of the task that acquires first.
+pub(super) fn call_without_context<'py>(
+    event_loop: &Bound<'py, PyAny>,
+    method: &str,
+    first: impl IntoPyObject<'py>,
+    second: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static CONTEXT: Once<Py<PyAny>> = Once::new();
+    let py = event_loop.py();
+    let method = event_loop.getattr(method)?;
+    let context = CONTEXT.import(py, "_contextvars", "Context")?.call0()?;
+    context.call_method1("run", (method, first, second))
+}
+
 thread_local! {
     /// The call whose future this thread polls.
     static CURRENT_CALL: RefCell<Option<CallSite>> = const { RefCell::new(None) };
