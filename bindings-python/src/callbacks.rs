@@ -18,6 +18,7 @@ use crate::args;
 use crate::errors::invalid;
 use crate::once_cell::Once;
 use crate::runtime::lock;
+use crate::runtime::loss_callback::is_coroutine_function;
 
 /// The Python code, which calls the function on a thread and reports its result.
 const BEGIN: &std::ffi::CStr = c"
@@ -135,8 +136,7 @@ where
     Q: for<'py> IntoPyObject<'py> + Send + 'static,
     A: Send + 'static,
 {
-    let py = function.py();
-    if py.import("inspect")?.call_method1("iscoroutinefunction", (function,))?.is_truthy()? {
+    if is_coroutine_function(function)? {
         return Err(invalid(format!(
             "{option} is a coroutine function: it is called on a separate thread, where no event loop runs. Pass a \
              function, which may call asyncio.run()"

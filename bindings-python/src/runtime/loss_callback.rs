@@ -139,14 +139,39 @@ fn keep_alive(task: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Whether it is a coroutine function, whose coroutine needs a loop.
+///
+/// Does not import `inspect`. That takes long, and a fork during an import by another thread would leave the module
+/// locked in the child.
 pub(crate) fn is_coroutine_function(function: &Bound<'_, PyAny>) -> PyResult<bool> {
-    static IS_ONE: Once<Py<PyAny>> = Once::new();
+    static MODULES: Once<Py<PyAny>> = Once::new();
     let py = function.py();
-    let is_one = IS_ONE.import(py, "inspect", "iscoroutinefunction")?;
-    if is_one.call1((function,))?.is_truthy()? {
-        return Ok(true);
-    }
+    let modules = MODULES.import(py, "sys", "modules")?.cast::<PyDict>()?;
+    let inspect = modules.get_item(intern!(py, "inspect"))?;
+    let name = intern!(py, "iscoroutinefunction");
+    // Absent while another thread imports the module.
+    let asked = inspect.map_or(Ok(None), |inspect| inspect.getattr_opt(name))?;
+    let is_one = |function: &Bound<'_, PyAny>| match &asked {
+        Some(asked) => asked.call1((function,))?.is_truthy(),
+        None => has_coroutine_flag(function),
+    };
     // An object with an `async def __call__`.
-    let call = function.get_type().getattr(intern!(py, "__call__"))?;
-    is_one.call1((call,))?.is_truthy()
+    Ok(is_one(function)? || is_one(&function.get_type().getattr(intern!(py, "__call__"))?)?)
+}
+
+/// What `inspect.iscoroutinefunction` returns without its marks, which only a program with `inspect` sets.
+fn has_coroutine_flag(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// `inspect.CO_COROUTINE`.
+    const COROUTINE: u32 = 0x80;
+    let mut function = function.clone();
+    loop {
+        let inner = match function.get_type().fully_qualified_name()?.to_str()? {
+            "method" => "__func__",
+            "functools.partial" => "func",
+            "function" => break,
+            _ => return Ok(false),
+        };
+        function = function.getattr(inner)?;
+    }
+    let flags: u32 = function.getattr("__code__")?.getattr("co_flags")?.extract()?;
+    Ok(flags & COROUTINE != 0)
 }

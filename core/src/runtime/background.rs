@@ -270,7 +270,9 @@ pub(crate) async fn idle() {
 /// A future that waits for one event. Dropping this drops it.
 ///
 /// Unlike a [`Task`], it continues on the next thread if its own has ended. It therefore also reports that.
-pub struct Observer(Arc<Observing>);
+///
+/// In a forked child, dropping it does nothing: a thread of the parent may have been polling its future.
+pub struct Observer(Made<Arc<Observing>>);
 
 struct Observing(Mutex<Option<BackgroundWork>>);
 
@@ -313,7 +315,7 @@ fn poll_woken() {
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        let work = lock(&self.0.0).take();
+        let work = self.0.ours().and_then(|observing| lock(&observing.0).take());
         drop(work);
     }
 }
@@ -325,5 +327,19 @@ where
 {
     let observing = Arc::new(Observing(Mutex::new(Some(Box::pin(future)))));
     Arc::clone(&observing).wake();
-    Observer(observing)
+    Observer(Made::new(observing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fork may come while another thread polls. The child does not have that thread, and the mutex stays locked there.
+    #[test]
+    fn observer_of_a_parent_is_dropped_without_waiting() {
+        let observing = Arc::new(Observing(Mutex::new(None)));
+        let polling = lock(&observing.0);
+        drop(Observer(Made::of_parent(Arc::clone(&observing))));
+        drop(polling);
+    }
 }
