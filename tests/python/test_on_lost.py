@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -267,58 +268,10 @@ def test_callbacks_run_before_the_loss_ends_the_loop(client: redlock.Redlock, na
         assert notified == ["missing"] * (number + 1)
 
 
-KINDS = """
-import sys
-
-import redlock
-
-loads = len(sys.argv) > 1
-if loads:
-    import inspect
-from functools import partial
-
-
-async def asynchronous(_: object) -> None: ...
-
-
-def plain(_: object) -> None: ...
-
-
-class Kinds:
-    async def method(self, _: object) -> None: ...
-
-    def plain(self, _: object) -> None: ...
-
-
-class Calls:
-    async def __call__(self, _: object) -> None: ...
-
-
-refused = [asynchronous, Kinds().method, partial(asynchronous), partial(Kinds().method), Calls()]
-accepted = [plain, lambda _: None, Kinds().plain, partial(plain), print, Kinds]
-lease = redlock.Redlock("memory://").lock("job").acquire()
-for function in refused:
-    try:
-        lease.on_lost(function)
-    except redlock.InvalidOption:
-        continue
-    sys.exit(f"{function} was accepted")
-for function in accepted:
-    lease.on_lost(function)()
-for function in refused:
-    try:
-        redlock.Redlock("redis://127.0.0.1", credentials=function)
-    except redlock.InvalidOption:
-        continue
-    sys.exit(f"credentials={function} was accepted")
-assert ("inspect" in sys.modules) == loads
-lease.release()
-"""
-
-
 @pytest.mark.parametrize("loads", [[], ["inspect"]])
 def test_coroutine_functions_are_found_with_and_without_inspect(loads: list[str]) -> None:
     """A fork while another thread imports a module leaves the module locked in the child."""
-    command = [sys.executable, "-W", "error", "-c", KINDS, *loads]
+    program = Path(__file__).with_name("programs") / "coroutine_functions.py"
+    command = [sys.executable, "-W", "error", program, *loads]
     process = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert process.returncode == 0, process.stderr

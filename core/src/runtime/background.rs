@@ -334,7 +334,7 @@ where
 mod tests {
     use super::*;
 
-    /// A fork may come while another thread polls. The child does not have that thread, and the mutex stays locked there.
+    /// A fork may come while another thread polls. The child lacks that thread, and the mutex stays locked there.
     #[test]
     fn observer_of_a_parent_is_dropped_without_waiting() {
         let observing = Arc::new(Observing(Mutex::new(None)));
