@@ -187,7 +187,7 @@ client_functions! {
     ///   libraries.
     key_prefix: "str | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5), with `fsync`
-    ///   min(2, ttl / 5).
+    ///   min(3, ttl / 3).
     node_timeout: "float | datetime.timedelta | None",
     /// - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
     ///   Default 5.
@@ -199,8 +199,8 @@ client_functions! {
     /// - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
     ///   (WAIT). Default 0.
     min_replicas: "int | None",
-    /// - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
-    ///   Default False.
+    /// - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). With `appendfsync
+    ///   everysec`, this may take two seconds. Default False.
     fsync: "bool | None",
     /// - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
     ///   Default the system's CAs.

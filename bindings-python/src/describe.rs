@@ -98,7 +98,7 @@ functions! {
     /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
     min_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-    ///   with `fsync` min(2, ttl / 5).
+    ///   with `fsync` min(3, ttl / 3).
     node_timeout: "float | datetime.timedelta | None",
     /// - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
     fencing: "bool | None",
@@ -156,7 +156,7 @@ functions! {
     ///   `min_hold=1`, at most `limit` leases begin in any second. Default 0.
     min_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-    ///   with `fsync` min(2, ttl / 5).
+    ///   with `fsync` min(3, ttl / 3).
     node_timeout: "float | datetime.timedelta | None",
     /// - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
     ///   characters of `._@-`. True writes the host and the process, False none. Default the client's.
@@ -192,7 +192,7 @@ side! {
     /// - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
     max_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-    ///   with `fsync` min(2, ttl / 5).
+    ///   with `fsync` min(3, ttl / 3).
     node_timeout: "float | datetime.timedelta | None",
     /// - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
     ///   letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
@@ -228,7 +228,7 @@ side! {
     /// - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
     min_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-    ///   with `fsync` min(2, ttl / 5).
+    ///   with `fsync` min(3, ttl / 3).
     node_timeout: "float | datetime.timedelta | None",
     /// - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
     fencing: "bool | None",

@@ -172,7 +172,7 @@ functions! {
     ///   Default None, which sets no limit.
     max_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-    ///   with `fsync` min(2, ttl / 5).
+    ///   with `fsync` min(3, ttl / 3).
     node_timeout: "float | datetime.timedelta | None",
     /// - fencing: Whether each term has a fencing token, available as `lease.fencing_token`. Default False.
     fencing: "bool | None",

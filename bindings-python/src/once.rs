@@ -93,7 +93,7 @@ functions! {
     ///   limit.
     max_hold: "float | datetime.timedelta | None",
     /// - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-    ///   with `fsync` min(2, ttl / 5).
+    ///   with `fsync` min(3, ttl / 3).
     node_timeout: "float | datetime.timedelta | None",
     /// - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
     ///   digits or characters of `._@-`. True writes the host and the process, False none. Default the client's.

@@ -2,11 +2,13 @@
 //!
 //! Redis 7.2 and later and Valkey support it: `make test-servers`.
 
+use std::time::Duration;
+
 use redlock::{ErrorKind, Redlock};
 
 use crate::replicas::{refused, wait_rolled_back};
 use crate::support::replicas::calls;
-use crate::support::{Server, builder, millis};
+use crate::support::{Server, builder, eventually, millis};
 
 fn fsync_client(url: String) -> Redlock {
     builder([url]).fsync(true).build().unwrap()
@@ -25,6 +27,23 @@ async fn fsync_grant_survives_a_server_crash() {
         server.restart();
         assert_eq!(server.ask(&format!("GET \"lock:job {at}\"")), lease.token());
         lease.detach();
+    }
+}
+
+/// A vote that is sent while another one waits for the disk runs after that, and needs the sync after it.
+#[tokio::test]
+async fn votes_have_time_for_two_syncs() {
+    let server = Server::with(&["--appendonly", "yes", "--appendfsync", "everysec"]);
+    let redlock = fsync_client(server.url());
+    let lock = |name: String| redlock.lock(name).wait(Duration::ZERO);
+    lock("warm".to_owned()).acquire().await.unwrap().release().await.unwrap();
+    for at in 1..=3 {
+        let first = tokio::spawn(lock(format!("first {at}")).acquire());
+        let exists = format!("EXISTS \"lock:first {at}\"");
+        eventually("a vote", || server.ask(&exists) == ":1").await;
+        let second = lock(format!("second {at}")).acquire().await.unwrap();
+        first.await.unwrap().unwrap().release().await.unwrap();
+        second.release().await.unwrap();
     }
 }
 

@@ -7,7 +7,7 @@ import type { CredentialsSource } from "./credentials.js";
 export interface RedlockOptions {
   /** Prefix of every key. Default `lock:`. With an empty prefix the keys are shared with other libraries. */
   keyPrefix?: string | undefined;
-  /** Timeout for the reply of one node, in ms. Default min(1,000, ttl / 5), or min(2,000, ttl / 5) with `fsync`. */
+  /** Timeout for the reply of one node, in ms. Default min(1,000, ttl / 5), or min(3,000, ttl / 3) with `fsync`. */
   nodeTimeout?: number | undefined;
   /** Timeout for connecting, in ms. Covers name lookup, TCP, TLS and login. Default 5,000. */
   connectTimeout?: number | undefined;
@@ -30,7 +30,8 @@ export interface RedlockOptions {
    */
   minReplicas?: number | undefined;
   /**
-   * Whether a grant or renewal must be on disk (`WAITAOF`) before it counts, which may take a second. Default false.
+   * Whether a grant or renewal must be on disk (`WAITAOF`) before it counts. With `appendfsync everysec`, this
+   * may take two seconds. Default false.
    */
   fsync?: boolean | undefined;
   /**

@@ -50,7 +50,7 @@ export interface LockOptions<Fencing extends boolean = boolean> {
   minHold?: number | undefined;
   /**
    * Timeout for the reply of one node, in ms. Must be below `ttl`. Default: the client's, or else min(1,000, ttl / 5),
-   * with `fsync` min(2,000, ttl / 5).
+   * with `fsync` min(3,000, ttl / 3).
    */
   nodeTimeout?: number | undefined;
   /** Whether to assign a fencing token, `lease.fencingToken`. Default false. */

@@ -570,7 +570,7 @@ class AsyncRedlock:
     - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
       libraries.
     - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5), with `fsync`
-      min(2, ttl / 5).
+      min(3, ttl / 3).
     - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
       Default 5.
     - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
@@ -578,8 +578,8 @@ class AsyncRedlock:
       several nodes, otherwise 0.
     - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
       (WAIT). Default 0.
-    - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
-      Default False.
+    - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). With `appendfsync
+      everysec`, this may take two seconds. Default False.
     - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
       Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
@@ -790,7 +790,7 @@ class AsyncRedlock:
         - max_hold: Maximum time in seconds of a term. The lease is then lost, and the next campaign may win again.
           Default None, which sets no limit.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - fencing: Whether each term has a fencing token, available as `lease.fencing_token`. Default False.
         - label: Label of this candidate, which `current` returns while it leads. 1 to 48 ASCII letters, digits or
           characters of `._@-`. True writes the host and the process. Default the client's, else True.
@@ -828,7 +828,7 @@ class AsyncRedlock:
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
@@ -868,7 +868,7 @@ class AsyncRedlock:
         - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets no
           limit.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
           digits or characters of `._@-`. True writes the host and the process, False none. Default the client's.
 
@@ -917,7 +917,7 @@ class AsyncRedlock:
         - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
           `min_hold=1`, at most `limit` leases begin in any second. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
           characters of `._@-`. True writes the host and the process, False none. Default the client's.
         - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
@@ -994,7 +994,7 @@ class AsyncRwLock:
         - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
           can read the keys sees it. Default the client's.
@@ -1024,7 +1024,7 @@ class AsyncRwLock:
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
@@ -1805,7 +1805,7 @@ class Redlock:
     - key_prefix: Prefix of every key. Default `lock:`. With an empty prefix, keys may clash with those of other
       libraries.
     - node_timeout: Timeout for the reply of one node, in seconds. Default min(1, ttl / 5), with `fsync`
-      min(2, ttl / 5).
+      min(3, ttl / 3).
     - connect_timeout: Timeout for connecting to one node, in seconds. Includes the name lookup, TCP, TLS and login.
       Default 5.
     - restart_guard: With several nodes, a node that started less than this many seconds ago does not vote on new
@@ -1813,8 +1813,8 @@ class Redlock:
       several nodes, otherwise 0.
     - min_replicas: Number of replicas that must confirm a grant or renewal before the vote of their node counts
       (WAIT). Default 0.
-    - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). This may take up to a second.
-      Default False.
+    - fsync: Whether a grant or renewal must be on disk before it counts (WAITAOF). With `appendfsync
+      everysec`, this may take two seconds. Default False.
     - tls_ca: Certificates of CAs and servers to trust for `rediss://`, as the path of a PEM file or as its bytes.
       Default the system's CAs.
     - tls_cert: The client's certificate chain, as the path of a PEM file or as its bytes. Requires `tls_key`.
@@ -1962,7 +1962,7 @@ class Redlock:
         - max_hold: Maximum time in seconds of a term. The lease is then lost, and the next campaign may win again.
           Default None, which sets no limit.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - fencing: Whether each term has a fencing token, available as `lease.fencing_token`. Default False.
         - label: Label of this candidate, which `current` returns while it leads. 1 to 48 ASCII letters, digits or
           characters of `._@-`. True writes the host and the process. Default the client's, else True.
@@ -1997,7 +1997,7 @@ class Redlock:
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
@@ -2037,7 +2037,7 @@ class Redlock:
         - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets no
           limit.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
           digits or characters of `._@-`. True writes the host and the process, False none. Default the client's.
 
@@ -2119,7 +2119,7 @@ class Redlock:
         - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
           `min_hold=1`, at most `limit` leases begin in any second. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
           characters of `._@-`. True writes the host and the process, False none. Default the client's.
         - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The
@@ -2218,7 +2218,7 @@ class RwLock:
         - renew: Whether to renew the lease every third of the ttl until it is released. Default True.
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
           can read the keys sees it. Default the client's.
@@ -2248,7 +2248,7 @@ class RwLock:
         - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
         - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
         - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-          with `fsync` min(2, ttl / 5).
+          with `fsync` min(3, ttl / 3).
         - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
         - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
           letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
@@ -2506,7 +2506,7 @@ def leader(name: "str", *, ttl: "float | datetime.timedelta | None" = None, max_
     - max_hold: Maximum time in seconds of a term. The lease is then lost, and the next campaign may win again.
       Default None, which sets no limit.
     - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-      with `fsync` min(2, ttl / 5).
+      with `fsync` min(3, ttl / 3).
     - fencing: Whether each term has a fencing token, available as `lease.fencing_token`. Default False.
     - label: Label of this candidate, which `current` returns while it leads. 1 to 48 ASCII letters, digits or
       characters of `._@-`. True writes the host and the process. Default the client's, else True.
@@ -2535,7 +2535,7 @@ def lock(name: "str | list[str] | tuple[str, ...] | collections.abc.Callable[...
     - max_hold: Maximum time in seconds to hold the lock. The lease is then lost. Default None, which sets no limit.
     - min_hold: Minimum time in seconds to keep the key, even if the lease is released earlier. Default 0.
     - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-      with `fsync` min(2, ttl / 5).
+      with `fsync` min(3, ttl / 3).
     - fencing: Whether to issue a fencing token, available as `lease.fencing_token`. Default False.
     - label: Label of this holder in the value of the key, which other clients show as the holder. 1 to 48 ASCII
       letters, digits or characters of `._@-`. True writes the host and the process, False none. Every client that
@@ -2569,7 +2569,7 @@ def once(name: "str | collections.abc.Callable[..., str]", *, remember: "float |
     - max_hold: Maximum time in seconds that a run takes. The lease is then lost. Default None, which sets no
       limit.
     - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-      with `fsync` min(2, ttl / 5).
+      with `fsync` min(3, ttl / 3).
     - label: Label of this caller in the value of the key, which other clients show. 1 to 48 ASCII letters,
       digits or characters of `._@-`. True writes the host and the process, False none. Default the client's.
 
@@ -2620,7 +2620,7 @@ def semaphore(name: "str | list[str] | tuple[str, ...] | collections.abc.Callabl
     - min_hold: Minimum time in seconds to keep the permits, even if the lease is released earlier. With
       `min_hold=1`, at most `limit` leases begin in any second. Default 0.
     - node_timeout: Timeout for the reply of one node, in seconds. Default the client's, else min(1, ttl / 5),
-      with `fsync` min(2, ttl / 5).
+      with `fsync` min(3, ttl / 3).
     - label: Label of this holder in the value of the keys, which `inspect` shows. 1 to 48 ASCII letters, digits or
       characters of `._@-`. True writes the host and the process, False none. Default the client's.
     - default: For decorators, the value that a call returns if it cannot acquire within `wait`. The function

@@ -95,7 +95,7 @@ impl Builder {
         self
     }
 
-    /// How long to wait for the reply of one node. Default min(1 s, ttl / 5).
+    /// How long to wait for the reply of one node. Default min(1 s, ttl / 5), with `fsync` min(3 s, ttl / 3).
     ///
     /// Must be above zero and below every `ttl`. A lock can override it. A late reply loses that vote, but the
     /// connection stays open.
@@ -145,7 +145,7 @@ impl Builder {
     /// Whether a grant or an extension must be on disk before it counts (`WAITAOF`). Default off.
     ///
     /// It then survives a crash of the node. The disks are those of the node and of `min_replicas` replicas. Requires
-    /// Redis 7.2 or Valkey, with `appendonly yes`. With `appendfsync everysec`, each vote may take a second.
+    /// Redis 7.2 or Valkey, with `appendonly yes`. With `appendfsync everysec`, each vote may take two seconds.
     pub fn fsync(mut self, fsync: bool) -> Self {
         self.0.durability.fsync = fsync;
         self

@@ -17,7 +17,7 @@ pub const CLIENT_OPTIONS: &[Row<Settings>] = &[
     Row {
         name: "node_timeout",
         kind: Kind::Time(|settings, timeout| settings.node_timeout = Some(timeout)),
-        default: "min(1 s, `ttl` / 5). With `fsync` min(2 s, `ttl` / 5)",
+        default: "min(1 s, `ttl` / 5). With `fsync` min(3 s, `ttl` / 3)",
         rule: "above 0",
         about: "timeout for the reply of one node, for all locks of the client",
     },

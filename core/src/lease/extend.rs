@@ -155,10 +155,9 @@ fn prepare_request(
     // Updated before the reply arrives, because the reply may be lost. A pending delete must be kept for as long as the
     // keys can live.
     commands.longest = commands.longest.max(ttl);
-    (
-        state.request.options.node_timeout().min(state.ttl() / 5),
-        Fencing::after_first_round(state.fence),
-    )
+    let options = &state.request.options;
+    let timeout = options.node_timeout().min(options.vote_share(state.ttl()));
+    (timeout, Fencing::after_first_round(state.fence))
 }
 
 /// Waits for the verdict and applies it to the lease.

@@ -160,9 +160,14 @@ impl Options {
         Self { purpose: Purpose::Leader, ..Self::default() }
     }
 
-    /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(2 s, ttl / 5) with `fsync`.
+    /// The timeout of one vote. Defaults to min(1 s, ttl / 5), or min(3 s, ttl / 3) with `fsync`.
     pub(crate) fn node_timeout(&self) -> Duration {
-        self.node_timeout.unwrap_or_else(|| (self.ttl / 5).min(longest_vote(self.fsync)))
+        self.node_timeout.unwrap_or_else(|| self.vote_share(self.ttl).min(longest_vote(self.fsync)))
+    }
+
+    /// The part of a TTL that a vote may take. Another one fits in before the deadline of a lease.
+    pub(crate) fn vote_share(&self, ttl: Duration) -> Duration {
+        ttl / if self.fsync { 3 } else { 5 }
     }
 
     /// When `max_hold` ends. Like the TTL, it counts from before the first byte was sent. No renewal or extension goes
@@ -274,10 +279,10 @@ impl Options {
     }
 }
 
-/// The maximum default timeout of a vote. With `fsync` it is longer, because the disk may be written to only once a
-/// second.
+/// The maximum default timeout of a vote. With `fsync` it is longer. The server may sync its disk only once a second,
+/// and a vote that is sent while another one waits for that needs two syncs.
 pub(crate) fn longest_vote(fsync: bool) -> Duration {
-    Duration::from_secs(if fsync { 2 } else { 1 })
+    Duration::from_secs(if fsync { 3 } else { 1 })
 }
 
 /// Rejects times that would overflow, here or in a server.
@@ -319,4 +324,19 @@ pub(crate) fn check_ttl(ttl: Duration, guard: Duration, unit: Unit) -> Result<()
         )));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vote_on_a_disk_has_time_for_two_syncs() {
+        let default = |ttl, fsync| {
+            let ttl = Duration::from_secs(ttl);
+            Options { ttl, fsync, ..Options::default() }.node_timeout().as_millis()
+        };
+        assert_eq!([2, 10, 60].map(|ttl| default(ttl, false)), [400, 1000, 1000]);
+        assert_eq!([2, 10, 60].map(|ttl| default(ttl, true)), [666, 3000, 3000]);
+    }
 }
