@@ -1,9 +1,10 @@
 """Forks while threads lock: URL NAME FORKS.
 
-Every child locks again, sync and in asyncio, and reports the result in its exit code.
+Every child drops what it inherited, locks again, sync and in asyncio, and reports the result in its exit code.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,8 @@ stop = threading.Event()
 MANY = 8
 #: Seconds after which a child counts as hanging. SIGALRM ends it.
 HANGS = 30
+#: Leases of the threads, which they end in every way, and which the children drop.
+kept: list[tuple[str, redlock.Lease]] = []
 
 
 def hammer(number: int) -> None:
@@ -31,6 +34,25 @@ def hammer(number: int) -> None:
         with client.lock(f"{name}-{number}-{at}" if at % 2 else name, ttl=20, wait=60) as lease:
             if at % 3 == 0:
                 lease.on_lost(print)
+
+
+def keep() -> None:
+    """Keeps leases for a while. Then it releases, detaches or loses them."""
+    at = 0
+    while not stop.is_set():
+        at += 1
+        key = f"{name}-kept-{at}"
+        lease = client.lock(key, ttl=20).acquire()
+        lease.on_lost(lambda _: None)
+        kept.append((key, lease))
+        if len(kept) < 10:
+            continue
+        old, lease = kept.pop(0)
+        if at % 4 == 0:
+            lease.release()
+        elif at % 4 == 1:
+            lease.detach()
+        client.force_release(old)
 
 
 def loop() -> None:
@@ -50,6 +72,8 @@ async def alock(number: int) -> bool:
 def child(number: int) -> bool:
     if client.leases() or held.held:
         return False
+    kept.clear()
+    gc.collect()
     with client.lock(name if number % 2 else f"{name}-child-{number % 3}", ttl=20, wait=60):
         pass
     return number % 2 == 0 or asyncio.run(alock(number))
@@ -68,7 +92,7 @@ def reap(running: dict[int, int], most: int) -> None:
 asyncio.get_event_loop_policy()
 held = client.lock(f"{name}-held", ttl=60).acquire()
 threads = [threading.Thread(target=hammer, args=(number,), daemon=True) for number in range(3)]
-threads.append(threading.Thread(target=loop, daemon=True))
+threads.extend(threading.Thread(target=run, daemon=True) for run in (loop, keep))
 for thread in threads:
     thread.start()
 begun = time.monotonic()
@@ -86,5 +110,7 @@ for thread in threads:
     thread.join(60)
 assert held.held
 held.release()
+for _, lease in kept:
+    lease.release()
 print("done", client.shutdown(0))
 print(f"{forks} forks in {time.monotonic() - begun:.1f} s", file=sys.stderr)
