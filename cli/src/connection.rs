@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     /// How long a restarted node grants no new lease [default: 60s over several nodes]
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     restart_guard: Option<Duration>,
-    /// How long to wait for the reply of one node [default: min(1s, ttl/5)]
+    /// How long to wait for the reply of one node [default: min(1s, ttl/5), with --fsync min(3s, ttl/3)]
     #[arg(long, value_name = "TIME", value_parser = times::parse, allow_negative_numbers = true)]
     node_timeout: Option<Duration>,
     /// How long one attempt to connect may take [default: 5s]
@@ -108,6 +108,10 @@ impl Connection {
 
     pub(crate) fn min_replicas(&self) -> u32 {
         self.min_replicas.unwrap_or(0)
+    }
+
+    pub(crate) fn fsync(&self) -> bool {
+        self.fsync
     }
 
     fn nodes(&self) -> Result<Builder> {

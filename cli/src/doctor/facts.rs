@@ -10,6 +10,7 @@ use redlock::{NodePing, Redlock, Result};
 
 use super::live::Trial;
 use super::rights::{Need, RIGHTS, Right};
+use crate::connection::Connection;
 
 /// The settings of a server that matter for locks.
 const SETTINGS: [&str; 4] = ["appendfsync", "save", "timeout", "tcp-keepalive"];
@@ -25,6 +26,7 @@ pub(super) struct Settings {
     pub(super) patience: Duration,
     pub(super) guard: Duration,
     pub(super) min_replicas: u32,
+    pub(super) fsync: bool,
     pub(super) key_prefix: String,
 }
 
@@ -240,21 +242,18 @@ fn user_of(url: &str) -> String {
     if user.is_empty() { "default".to_owned() } else { user.to_owned() }
 }
 
-/// The settings of a client.
-pub(super) fn settings(
-    client: &Redlock,
-    ttl: Duration,
-    min_replicas: u32,
-    node_timeout: Option<Duration>,
-    connect_timeout: Option<Duration>,
-) -> Settings {
+/// The settings of a client with these options.
+pub(super) fn settings(client: &Redlock, connection: &Connection, ttl: Duration) -> Settings {
+    let (node_timeout, connect_timeout) = connection.timeouts();
+    // A ping does not wait for the disk.
     let default = (ttl / 5).min(Duration::from_secs(1));
     Settings {
         ttl,
         node_timeout: node_timeout.unwrap_or(default),
         patience: connect_timeout.unwrap_or(Duration::from_secs(5)) + Duration::from_millis(500),
         guard: restart_guard(client),
-        min_replicas,
+        min_replicas: connection.min_replicas(),
+        fsync: connection.fsync(),
         key_prefix: key_prefix(&client.lock("doctor")).to_owned(),
     }
 }

@@ -7,7 +7,7 @@ use super::node::{latency, restarted, trial_of_node, unreachable, votes};
 use super::permissions::{features, needed_rights, notifications};
 use super::server::{connections, idle, old, other_server, proxy, replicas, role, unseen};
 use super::set::{clocks, clusters, count, quorum, same_server, trial_of_set};
-use super::storage::{eviction, memory, persistence, snapshots};
+use super::storage::{eviction, memory, persistence, snapshots, sync};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
@@ -67,13 +67,14 @@ const OF_SET: [fn(&Facts) -> Option<Finding>; 6] =
 const OF_NODE: [fn(&NodeFacts, &Settings) -> Option<Finding>; 5] =
     [unreachable, restarted, latency, trial_of_node, votes];
 type OfServer = fn(&ServerFacts, &NodeFacts, &Settings) -> Option<Finding>;
-const OF_SERVER: [OfServer; 15] = [
+const OF_SERVER: [OfServer; 16] = [
     role,
     old,
     eviction,
     memory,
     snapshots,
     persistence,
+    sync,
     needed_rights,
     notifications,
     features,

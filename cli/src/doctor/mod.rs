@@ -69,9 +69,7 @@ pub(crate) async fn doctor(args: Args) -> Status {
 async fn examine(args: &Args) -> Result<Facts> {
     let connection = args.connection.at(&args.urls);
     let client = connection.client()?;
-    let (node_timeout, connect_timeout) = connection.timeouts();
-    let settings =
-        settings(&client, args.ttl, connection.min_replicas(), node_timeout, connect_timeout);
+    let settings = settings(&client, &connection, args.ttl);
     let name = format!("redlock-doctor-{}", nonce());
     check_ttl(args.ttl, settings.guard).await?;
     let urls = connection.urls()?;

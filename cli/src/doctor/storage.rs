@@ -49,13 +49,45 @@ pub(super) fn snapshots(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Op
     )
 }
 
+/// Whether the server writes an append-only file.
+fn has_log(server: &ServerFacts) -> Option<bool> {
+    Some(server.field("aof_enabled")? == "1")
+}
+
+/// How often the server syncs its log, if it shows that.
+fn appendfsync(server: &ServerFacts) -> Option<&str> {
+    server.config.get("appendfsync").map(String::as_str)
+}
+
+/// With `--fsync`, each vote waits for the disk.
+pub(super) fn sync(server: &ServerFacts, _: &NodeFacts, settings: &Settings) -> Option<Finding> {
+    let is_needed = settings.fsync && has_log(server)?;
+    let (severity, what, why) = match appendfsync(server).filter(|_| is_needed)? {
+        "everysec" => (
+            Note,
+            "it syncs its disk once per second",
+            "An acquire or a renewal may take two seconds, and a TTL below 8 s may be too short for that",
+        ),
+        "no" => (
+            Error,
+            "it leaves it to the system when to sync its disk",
+            "An acquire with --fsync fails, because its lock is not on disk in time",
+        ),
+        _ => return None,
+    };
+    found(severity, "sync", what, why, "CONFIG SET appendfsync always, and in the configuration")
+}
+
 pub(super) fn persistence(
     server: &ServerFacts,
     _: &NodeFacts,
     settings: &Settings,
 ) -> Option<Finding> {
-    let has_log = server.field("aof_enabled")? == "1";
-    let sync = server.config.get("appendfsync").map(String::as_str);
+    let has_log = has_log(server)?;
+    let sync = appendfsync(server);
+    if settings.fsync && has_log {
+        return None;
+    }
     let lost = match (has_log, sync, server.config.get("save").map(String::as_str)) {
         (true, Some("always"), _) => return None,
         (true, Some("no"), _) => "the locks of the last half minute or so",

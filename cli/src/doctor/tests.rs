@@ -54,6 +54,7 @@ fn healthy() -> Facts {
         patience: Duration::from_secs(5),
         guard: Duration::ZERO,
         min_replicas: 0,
+        fsync: false,
         key_prefix: "lock:".to_owned(),
     };
     Facts { settings, ready_in: Some(Duration::ZERO), nodes: vec![node], trial: None }
@@ -131,6 +132,19 @@ fn loss_at_a_restart_depends_on_log_snapshots_and_guard() {
     assert_eq!(of("0", "everysec", "3600 1", 0), warning);
     assert_eq!(of("0", "everysec", "3600 1", 9), warning, "the guard is shorter than the TTL");
     assert_eq!(of("0", "everysec", "3600 1", 10), note);
+}
+
+#[test]
+fn disk_of_each_vote_must_be_synced() {
+    let of = |sync: &str| {
+        codes(|facts| {
+            facts.settings.fsync = true;
+            server(facts).config.insert("appendfsync", sync.to_owned());
+        })
+    };
+    assert_eq!(of("always"), []);
+    assert_eq!(of("everysec"), [(Note, "sync")], "a restart loses nothing");
+    assert_eq!(of("no"), [(Error, "sync")]);
 }
 
 #[test]
