@@ -115,6 +115,9 @@ async fn client_and_lock_work_after_a_panic() {
     fn usable<T: UnwindSafe + RefUnwindSafe + Send + Sync>() {}
     usable::<Redlock>();
     usable::<Lock>();
+    usable::<redlock::RwLock>();
+    usable::<redlock::Once>();
+    usable::<redlock::Leader>();
     usable::<Lease>();
     usable::<LeaseHandle>();
     usable::<redlock::Error>();

@@ -107,3 +107,27 @@ async fn each_master_of_a_cluster_is_asked() {
     let error = error_of(&redlock).await;
     assert!(error.contains("OOM"), "{error}");
 }
+
+#[tokio::test]
+async fn ping_of_a_closed_client_names_no_key() {
+    let redlock = Redlock::builder(["memory://"]).build().unwrap();
+    redlock.close();
+    let error = redlock.ping(millis(1000)).await.unwrap_err();
+    assert_eq!(format!("{error:?}"), "closed: the client is closed");
+    assert_eq!(error.resource(), None);
+}
+
+/// Locks of such a client need another `ttl` than the default.
+#[tokio::test]
+async fn ping_needs_no_valid_default_ttl() {
+    let server = Server::start();
+    for builder in [
+        builder([server.url()]).restart_guard(millis(5000)),
+        builder([server.url()]).node_timeout(millis(12_000)),
+    ] {
+        let redlock = builder.build().unwrap();
+        let ping = redlock.ping(millis(10_000)).await.unwrap();
+        assert!(ping.nodes[0].latency.is_some(), "{ping:?}");
+        assert!(!redlock.force_release("job").await.unwrap());
+    }
+}

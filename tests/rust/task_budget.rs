@@ -42,6 +42,40 @@ async fn polls_each_of_thousands_of_calls_a_few_times() {
     assert!(each <= 6, "{each} polls of each of {CALLERS} pairs");
 }
 
+/// Each call on `memory://` has its reply at once. A task that waited in such a loop kept all others from running.
+#[test]
+fn loops_of_calls_on_memory_let_other_tasks_run() {
+    for kind in ["try_acquire", "wait", "inspect", "extend", "using", "once"] {
+        within(Duration::from_secs(20), move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let redlock = Redlock::builder(["memory://"]).build().unwrap();
+                let held = redlock.lock("job").acquire().await.unwrap();
+                let other = redlock.lock("other").acquire().await.unwrap();
+                let ends = tokio::spawn(async move { held.release().await.unwrap() });
+                let mut calls = 0;
+                while !ends.is_finished() {
+                    calls += 1;
+                    assert!(calls < 1000, "{kind}");
+                    let lock = redlock.lock("job").wait(Duration::ZERO);
+                    match kind {
+                        "try_acquire" => drop(lock.try_acquire().await.unwrap()),
+                        "wait" => drop(lock.acquire().await),
+                        "inspect" => drop(lock.inspect().await.unwrap()),
+                        "extend" => other.extend(Duration::from_secs(10)).await.unwrap(),
+                        "using" => redlock.lock("free").using(async |_| ()).await.unwrap(),
+                        _ => {
+                            let once = redlock.once("done", Duration::from_secs(60));
+                            once.run(async |_| Ok::<_, redlock::Error>(())).await.unwrap();
+                        }
+                    }
+                }
+            });
+        });
+    }
+}
+
 /// In a task that has used up its budget, tokio wakes a future only after the turn of the task.
 #[test]
 fn call_under_another_executor_ends_in_a_task_without_budget() {

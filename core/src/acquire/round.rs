@@ -221,7 +221,7 @@ impl VoteRound {
         while !self.votes.tally.decided() && self.ask_next() {
             // All clients skip a node that hangs, so that they still have the same scout.
             let asked = self.votes.answers.len() - 1;
-            if !nodes.list[asked].is_connected(key) {
+            if !nodes.list[asked].votes_soon(key) {
                 continue;
             }
             // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.
@@ -241,10 +241,11 @@ impl VoteRound {
     /// Waits for the rest of the nodes after a split vote. If it is `thorough`, also waits until it is certain whether
     /// a quorum replies.
     ///
-    /// Until a round ends, its votes block the others. If no connection of the rest is open, it only waits for about as
-    /// long as the others took. A node that hangs would make each client wait for the whole `node_timeout`. The next
-    /// clients would split the votes again, and none would acquire the lock. A node with a connection may be slow. If
-    /// another one has a key that was left behind, no client could acquire the lock without it.
+    /// Until a round ends, its votes block the others. If none of the rest votes soon, it only waits for about as long
+    /// as the others took. A node that hangs, or whose replica is down, would make each client wait for the whole
+    /// `node_timeout`. The next clients would split the votes again, and none would acquire the lock. A node with a
+    /// connection may be slow. If another one has a key that was left behind, no client could acquire the lock without
+    /// it.
     async fn wait_for_rest(&mut self, thorough: bool, may_repeat: bool) {
         let (nodes, end) = (Arc::clone(&self.nodes), self.started + self.params.timeout);
         let clock = &*nodes.clock;
@@ -252,7 +253,7 @@ impl VoteRound {
             let now = clock.now();
             let least = if may_repeat { MIN_SPLIT_WAIT.0 } else { MIN_SPLIT_WAIT.1 };
             let soon = now + now.since(self.started).max(least);
-            if soon < end && !self.waits_for_connected() {
+            if soon < end && !self.waits_for_soon() {
                 self.votes.is_cut = true;
                 self.votes.until(Until::Decided, clock, soon).await;
             } else {
@@ -264,11 +265,11 @@ impl VoteRound {
         }
     }
 
-    /// Whether a node with a connection has not replied yet.
-    fn waits_for_connected(&self) -> bool {
+    /// Whether a node that is expected to vote soon has not replied yet.
+    fn waits_for_soon(&self) -> bool {
         let key = self.claim.keys.first().map_or("", String::as_str);
         let asked = self.nodes.list.iter().zip(&self.votes.answers);
-        asked.into_iter().any(|(node, answer)| answer.is_none() && node.is_connected(key))
+        asked.into_iter().any(|(node, answer)| answer.is_none() && node.votes_soon(key))
     }
 
     /// A round that has sent nothing yet. `started` is not later than its first request, so that no node ends its TTL

@@ -32,7 +32,7 @@ use crate::lock::{Lock, Names, Ping, RwLock};
 use crate::node::ConnectionInfo;
 use crate::options::Address;
 use crate::options::client::Settings;
-use crate::options::lock::Options;
+use crate::options::lock::{MIN_TTL, Options};
 use crate::primitive::Kind;
 use crate::telemetry::Stats;
 
@@ -259,7 +259,9 @@ impl Redlock {
     ) -> impl Future<Output = Result<Ping>> + Send + 'static + use<> {
         // No lock has this name.
         let name = format!("redlock-ping-{}", Uuid::new_v4().simple());
-        let (engine, request) = (Arc::clone(&self.0), self.lock(name).request());
+        // Times that break no rule, whatever the options of the client. A ping uses neither.
+        let lock = self.lock(name).ttl(MIN_TTL).node_timeout(MIN_TTL / 2);
+        let (engine, request) = (Arc::clone(&self.0), lock.request());
         async move {
             let request = request?;
             if timeout.is_zero() {

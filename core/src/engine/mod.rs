@@ -237,6 +237,9 @@ impl Engine {
 
     /// Asks whether the nodes would grant the lock, whose key does not exist.
     pub(crate) async fn ping(&self, request: &Request, timeout: Duration) -> Result<Ping> {
+        if self.is_closed() {
+            return Err(Error::client_closed());
+        }
         while_running!(self, request, |running| async {
             Ok(ping(&running.leases().nodes, &request.key(), timeout).await)
         })

@@ -52,8 +52,12 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The code, which is the same in every language.
-    pub(super) fn code(self) -> &'static str {
+    /// The [`code`](crate::Error::code) of the errors of this kind.
+    ///
+    /// ```
+    /// assert_eq!(redlock::ErrorKind::Timeout.as_str(), "timeout");
+    /// ```
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
             Self::Lost => "lost",
@@ -63,6 +67,12 @@ impl ErrorKind {
             Self::Unsupported => "unsupported",
             Self::Closed => "closed",
         }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

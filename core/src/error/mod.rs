@@ -85,6 +85,11 @@ impl Error {
         Self::new(ErrorKind::Closed, &format!("{}: the client is closed", shown(key))).about(key)
     }
 
+    /// The client is closed, and the call was not about a lock.
+    pub(crate) fn client_closed() -> Self {
+        Self::new(ErrorKind::Closed, "the client is closed")
+    }
+
     /// The lease was lost for this reason, and how long ago.
     ///
     /// The time matters: code that is notified late has run without its lock for that long.
@@ -233,7 +238,7 @@ impl Error {
     ///
     /// It is `timeout`, `lost`, `released`, `unavailable`, `invalid`, `unsupported` or `closed`.
     pub fn code(&self) -> &'static str {
-        self.0.kind.code()
+        self.0.kind.as_str()
     }
 
     /// The Redis key that the error is about, with the client's prefix. Several keys are separated by commas.
@@ -353,7 +358,10 @@ pub(crate) enum Cause {
 impl Cause {
     /// Converts an error without its text. `None` if it has only a text.
     pub(crate) fn from_io(error: &io::Error) -> Option<Self> {
-        let kind = (error.kind() != io::ErrorKind::Other).then(|| Self::Kind(error.kind()));
+        // The kind of a failed name lookup says nothing, and has no name yet.
+        let says = error.kind() != io::ErrorKind::Other
+            && error.kind().to_string() != "uncategorized error";
+        let kind = says.then(|| Self::Kind(error.kind()));
         error.raw_os_error().map(Self::Code).or(kind)
     }
 

@@ -76,6 +76,21 @@ impl Leader {
     /// assert_eq!(terms, 2);
     /// # Ok(()) }
     /// ```
+    ///
+    /// In a spawned task, the body owns what it uses, and each term clones that.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
+    /// # let client = redlock::Redlock::builder(["memory://"]).build()?;
+    /// let (leader, queue) = (client.leader("scheduler"), Arc::new(vec!["job"]));
+    /// let led = tokio::spawn(leader.run(move |_lease| {
+    ///     let queue = Arc::clone(&queue);
+    ///     async move { Ok::<_, redlock::Error>(queue.len()) }
+    /// }));
+    /// assert_eq!(led.await.unwrap()?, 1);
+    /// # Ok(()) }
+    /// ```
     pub fn run<T, E, F, B>(
         &self,
         mut body: F,

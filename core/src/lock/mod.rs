@@ -141,6 +141,9 @@ impl Lock {
     /// Dropping the future stops the wait and leaves no key behind. While too few nodes reply, the acquire is retried.
     /// Without a `wait`, it is retried for [`unavailable_after`](crate::Builder::unavailable_after).
     ///
+    /// A future that was polled once and is then neither polled nor dropped keeps its place in line. Later callers of
+    /// this client wait behind it.
+    ///
     /// # Errors
     ///
     /// - `Timeout` when `wait` is over, and another owner held the lock or no client won a majority.

@@ -1,6 +1,7 @@
 //! A read/write lock: the name of two locks that exclude each other.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crate::engine::Engine;
@@ -27,6 +28,10 @@ pub struct RwLock {
     engine: Arc<Engine>,
     names: Names,
 }
+
+// As a lock: a panic leaves it consistent.
+impl UnwindSafe for RwLock {}
+impl RefUnwindSafe for RwLock {}
 
 impl RwLock {
     /// Makes a read/write lock. Its rules are checked at the first use of a side.

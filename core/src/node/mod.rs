@@ -95,6 +95,12 @@ pub(crate) trait Node: Send + Sync {
         true
     }
 
+    /// Whether a vote on the key can be expected soon: there is a connection, and replicas and disks confirmed the last
+    /// vote if they must.
+    fn votes_soon(&self, key: &str) -> bool {
+        self.is_connected(key)
+    }
+
     /// Returns what the attempt to connect waits for, for an error. `None` if there is a connection.
     fn connecting(&self) -> Option<String> {
         None

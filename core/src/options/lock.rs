@@ -165,7 +165,8 @@ impl Options {
         self.node_timeout.unwrap_or_else(|| self.vote_share(self.ttl).min(longest_vote(self.fsync)))
     }
 
-    /// The part of a TTL that a vote may take. Another one fits in before the deadline of a lease.
+    /// The part of a TTL that a vote may take. A renewal begins after a third of the TTL, and another one fits in
+    /// before the deadline. With `fsync` the other one begins, and may have less time.
     pub(crate) fn vote_share(&self, ttl: Duration) -> Duration {
         ttl / if self.fsync { 3 } else { 5 }
     }

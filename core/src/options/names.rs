@@ -13,7 +13,8 @@ use crate::text::shown;
 const MAX_NAME: usize = 64 * 1024;
 /// One name, or several names that are held as one lease.
 ///
-/// Accepts any kind of string, and any array, slice or vector of strings.
+/// Accepts strings (`str`, `String`, `Box<str>`, `Arc<str>`, `Cow<str>`), references to them, and arrays, slices and
+/// vectors of strings.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> redlock::Result<()> {
@@ -39,6 +40,19 @@ macro_rules! one {
 }
 
 one!(&str, String, &String, Box<str>, Cow<'_, str>);
+
+/// Implements the conversion from references to one name, as iterators and maps return them.
+macro_rules! one_borrowed {
+    ($($string:ty),*) => {$(
+        impl From<$string> for Names {
+            fn from(name: $string) -> Self {
+                Self(Arc::new([AsRef::<str>::as_ref(&name).to_owned()]))
+            }
+        }
+    )*};
+}
+
+one_borrowed!(&&str, &&String, Arc<str>, &Arc<str>, &Box<str>, &Cow<'_, str>);
 
 impl<S: Into<String>> From<Vec<S>> for Names {
     fn from(names: Vec<S>) -> Self {

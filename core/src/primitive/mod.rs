@@ -164,8 +164,9 @@ impl Primitive {
                 "it was released, but its key has no TTL and stays until it is deleted".into()
             }
             (Some(left), Blocker::Kept) => {
-                let option = spelled("min_hold");
-                format!("it was released, but its key stays for {left} because of {option}")
+                // A run that happens once keeps its key too.
+                let options = format!("{} or {}", spelled("min_hold"), spelled("remember"));
+                format!("it was released, but its key stays for {left} because of {options}")
             }
             (Some(left), Blocker::Readers) => {
                 format!("readers hold it. The last one ends in at most {left} unless renewed")

@@ -8,6 +8,8 @@
 //! No task is spawned: the waiting caller polls the replies, and a wait that is dropped keeps those that arrived.
 
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -30,6 +32,9 @@ pub use tally::{Tally, drift};
 
 /// The minimum extra time, after the connect timeout, to wait for the error of the attempt.
 const CONNECT_MARGIN: Duration = Duration::from_millis(500);
+
+/// How long to wait for replies if this task ran at least as late.
+const AFTER_BLOCK: Duration = Duration::from_millis(100);
 
 /// The nodes of one client. A command is on its way to every node when the method returns.
 pub(crate) struct Nodes {
@@ -306,7 +311,8 @@ impl<T> Collect<T> {
 
     /// Collects replies until there are enough or the deadline passes. Then, nodes without a reply count as failed, if
     /// the replies decide about the outcome. Replies are polled before the clock is read: a reply that arrived in time
-    /// counts, even if this task runs late.
+    /// counts, even if this task runs late. If it was blocked beyond the deadline, a node may have sent a first reply
+    /// in time and gets its next question only now. It then has [`AFTER_BLOCK`].
     ///
     /// This is not an async function, which would store its arguments twice and enlarge the future of every acquire.
     pub(crate) fn until<'a>(
@@ -315,7 +321,7 @@ impl<T> Collect<T> {
         clock: &'a dyn Clock,
         deadline: Instant,
     ) -> impl Future<Output = ()> + 'a {
-        let mut timer = None;
+        let (mut timer, mut was_blocked) = (None, false);
         // Opts out of tokio's coop budget. A task that awaits thousands of these (`join_all`, the monitor) would exceed
         // it. The others would then be polled in vain again and again, at quadratic cost. Each future waits for a node
         // anyway.
@@ -329,7 +335,15 @@ impl<T> Collect<T> {
             }
             // Created only if a reply is outstanding. Most commands of an in-memory node need no timer.
             let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
-            let over = timer.as_mut().poll(cx);
+            let mut over = timer.as_mut().poll(cx);
+            if over.is_ready() && !was_blocked {
+                let now = clock.now();
+                was_blocked = now.since(deadline) >= AFTER_BLOCK;
+                if was_blocked {
+                    *timer = clock.sleep_until(now + AFTER_BLOCK);
+                    over = timer.as_mut().poll(cx);
+                }
+            }
             if over.is_ready() && !matches!(until, Until::Last | Until::Complete) {
                 self.count_silence();
             }

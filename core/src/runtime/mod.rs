@@ -25,6 +25,7 @@ mod host;
 pub(crate) mod machine;
 mod per_process;
 pub(crate) mod timers;
+mod turn;
 mod wake_handle;
 mod wakeup;
 
@@ -32,6 +33,7 @@ pub use descriptors::{Dependent, depend, descriptor_generation};
 pub(crate) use exclusive::{Exclusive, Visitor, Visitors};
 pub(crate) use host::host_name;
 pub use per_process::{Made, Owned, PerProcess, fork_generation};
+pub(crate) use turn::replies_at_once;
 pub(crate) use wake_handle::WakeHandle;
 
 /// Uses a value of this thread. `act` must not run foreign code. Returns `None` if the thread is ending.

@@ -28,7 +28,7 @@ use std::task::{Context, Poll, ready};
 use arc_swap::ArcSwapOption;
 use tokio::task::coop::unconstrained;
 
-use super::descriptor_generation;
+use super::{descriptor_generation, turn};
 
 /// Incremented in each child, before any of its code runs.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -132,11 +132,15 @@ impl<F: Future> Future for Made<F> {
         if !self.is_ours() {
             return Poll::Ready(None);
         }
+        if turn::is_over(cx) {
+            return Poll::Pending;
+        }
         // SAFETY: the future is never moved out of its field, and is dropped in place.
         let future = unsafe { self.map_unchecked_mut(|this| &mut *this.value) };
-        // Without tokio's cooperative budget. It ends after 128 operations in a turn of a task, and tokio then wakes a
-        // future only after that turn. Under another executor in a task, the call would never end.
-        Poll::Ready(Some(ready!(pin!(unconstrained(future)).poll(cx))))
+        // With tokio's cooperative budget, the many operations of one call would end the turn of its task.
+        let output = ready!(pin!(unconstrained(future)).poll(cx));
+        turn::count_call();
+        Poll::Ready(Some(output))
     }
 }
 

@@ -66,6 +66,10 @@ impl Node for SimulatedNode {
         self.node.is_connected(key)
     }
 
+    fn votes_soon(&self, key: &str) -> bool {
+        self.node.votes_soon(key)
+    }
+
     fn connecting(&self) -> Option<String> {
         self.node.connecting()
     }

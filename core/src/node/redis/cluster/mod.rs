@@ -127,6 +127,10 @@ impl Node for ClusterNode {
         self.owner(key).node.is_connected(key)
     }
 
+    fn votes_soon(&self, key: &str) -> bool {
+        self.owner(key).node.votes_soon(key)
+    }
+
     fn connecting(&self) -> Option<String> {
         // Before any server is known, the first attempts are those to the servers of the URL.
         let own = self.owner("").node.connecting()?;

@@ -81,20 +81,26 @@ impl Durability {
 
     /// Returns an error if the reply does not meet the requirement. `waited` is how long the grant was held back.
     pub(crate) fn shortfall(self, reply: &Value, waited: Duration) -> Option<Fault> {
+        if let Some(fault) = self.unmet(reply, false) {
+            return Some(fault);
+        }
         let Some((disks, replicas)) = self.counts(reply) else {
             let before = format!("cannot determine whether {} is met: ", spelled(self.option()));
             return Some(Fault::new(before).saying(&words(reply), ""));
         };
-        let within = seconds(waited);
+        let (within, least) = (seconds(waited), self.min_replicas);
+        let mut short = Vec::new();
         if disks < i64::from(self.fsync) {
-            let text = format!("the grant was not on the server's disk within {within}");
-            return Some(Fault::new(text));
+            let option = spelled("fsync");
+            short.push(format!("was not on the server's disk within {within} ({option})"));
         }
-        let least = self.min_replicas;
-        let places = if self.fsync { "replica disks" } else { "replicas" };
-        (replicas < i64::from(least)).then(|| {
-            Fault::new(format!("the grant reached {replicas} of {least} {places} within {within}"))
-        })
+        if replicas < i64::from(least) {
+            let places = if self.fsync { "replica disks" } else { "replicas" };
+            let option = spelled("min_replicas");
+            short
+                .push(format!("reached {replicas} of {least} {places} within {within} ({option})"));
+        }
+        (!short.is_empty()).then(|| Fault::new(format!("the grant {}", short.join(" and "))))
     }
 
     /// Returns the number of the server's own disks and of the replicas that have it.
@@ -122,7 +128,10 @@ mod tests {
         for (reply, fault) in [
             (Value::Int(3), None),
             (Value::Int(2), None),
-            (Value::Int(1), Some("the grant reached 1 of 2 replicas within 0.200 s")),
+            (
+                Value::Int(1),
+                Some("the grant reached 1 of 2 replicas within 0.200 s (min_replicas)"),
+            ),
             (two.clone(), Some("cannot determine whether min_replicas is met: (unread)")),
         ] {
             assert_eq!(says(replicas.shortfall(&reply, waited)).as_deref(), fault, "{reply:?}");
@@ -131,8 +140,18 @@ mod tests {
         let counts = |of: [i64; 2]| Value::Array(of.map(Value::Int).to_vec());
         for (reply, fault) in [
             (two, None),
-            (counts([0, 1]), Some("the grant was not on the server's disk within 0.200 s")),
-            (counts([1, 0]), Some("the grant reached 0 of 1 replica disks within 0.200 s")),
+            (counts([0, 1]), Some("the grant was not on the server's disk within 0.200 s (fsync)")),
+            (
+                counts([1, 0]),
+                Some("the grant reached 0 of 1 replica disks within 0.200 s (min_replicas)"),
+            ),
+            (
+                counts([0, 0]),
+                Some(
+                    "the grant was not on the server's disk within 0.200 s (fsync) and reached 0 of 1 replica disks \
+                     within 0.200 s (min_replicas)",
+                ),
+            ),
             (Value::Int(1), Some("cannot determine whether fsync is met: (unread)")),
         ] {
             assert_eq!(says(disk.shortfall(&reply, waited)).as_deref(), fault, "{reply:?}");

@@ -228,6 +228,7 @@ impl Protocol {
                 self.probing = false;
             }
             Purpose::Confirm => self.confirm.judge(&value, now(), |(in_flight, value), fault| {
+                self.pending.link.set_unconfirmed(fault.is_some());
                 let _ = in_flight.reply_to.send(fault.map_or(Ok(value), Err));
             }),
             _ => {}

@@ -317,6 +317,7 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
     assert!(reply.try_recv().is_err());
     assert_eq!(connection.receive_text(":1\r\n"), None);
     assert!(reply.try_recv().unwrap().is_ok());
+    assert!(!connection.link.is_unconfirmed());
     assert_eq!(names(&connection.written()), ["WAIT"]);
     assert_eq!(connection.receive_text(&granted.replace("-a", "-b")), None);
     assert_eq!(connection.receive_text(":0\r\n"), None);
@@ -325,6 +326,7 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
     connection.now = START + TTL;
     assert_eq!(connection.receive_text(":0\r\n"), None);
     assert!(later.try_recv().unwrap().is_err());
+    assert!(connection.link.is_unconfirmed(), "no round waits for its next vote");
 }
 
 #[test]

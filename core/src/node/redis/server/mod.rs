@@ -176,6 +176,10 @@ impl Node for RedisNode {
         self.link.is_open() && !self.link.is_idle(self.clock.now())
     }
 
+    fn votes_soon(&self, key: &str) -> bool {
+        self.is_connected(key) && !self.link.is_unconfirmed()
+    }
+
     fn connecting(&self) -> Option<String> {
         (!self.is_connected("")).then(|| self.link.step())
     }

@@ -33,6 +33,8 @@ pub(crate) struct Link {
     long_values: AtomicBool,
     /// Whether there was a connection.
     opened: AtomicBool,
+    /// Whether replicas or disks did not confirm the last vote.
+    unconfirmed: AtomicBool,
     /// From when its server votes.
     pub(crate) guard: RestartGuard,
     /// Until when deletes must be sent again. The keys expire by then.
@@ -80,6 +82,15 @@ impl Link {
 
     pub(crate) fn has_read_long_values(&self) {
         self.long_values.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed.load(Ordering::Relaxed)
+    }
+
+    /// Records whether replicas and disks confirmed a vote.
+    pub(crate) fn set_unconfirmed(&self, unconfirmed: bool) {
+        self.unconfirmed.store(unconfirmed, Ordering::Relaxed);
     }
 
     /// Records that an attempt to connect begins. Returns where it reports its steps.
