@@ -108,14 +108,27 @@ pub(super) fn replicas(
     node: &NodeFacts,
     settings: &Settings,
 ) -> Option<Finding> {
-    let replicas = server.number("connected_slaves").filter(|replicas| *replicas > 0)?;
-    if settings.min_replicas > 0 || node.servers.as_ref().map_or(0, Vec::len) > 1 {
+    let (replicas, needed) = (server.number("connected_slaves")?, settings.min_replicas);
+    let some = format!("{replicas} replica{}", if replicas == 1 { "" } else { "s" });
+    if replicas < needed.into() && server.field("role") == Some("master") {
+        return found(
+            Error,
+            "replicas",
+            format!("it has {some}, and --min-replicas is {needed}"),
+            "It grants no lock, because too few replicas can confirm it",
+            "Start the missing replicas, or lower --min-replicas and the same option of your programs",
+        );
+    }
+    if replicas == 0 || needed > 0 || node.servers.as_ref().map_or(0, Vec::len) > 1 {
         return None;
     }
     found(
         Note,
         "replicas",
-        format!("it has {replicas} replicas, and locks do not wait for them"),
+        format!(
+            "it has {some}, and locks do not wait for {}",
+            if replicas == 1 { "it" } else { "them" }
+        ),
         "A failover can lose the locks that its new primary does not have yet",
         "--min-replicas 1, and the same option in your programs",
     )

@@ -112,7 +112,7 @@ pub(super) fn persistence(
         "persistence",
         format!("a restart loses {lost}"),
         why,
-        "If that matters: appendonly yes and appendfsync always, with --fsync. Or several nodes with a restart_guard of at \
-         least the TTL",
+        "If that matters: appendonly yes and appendfsync always, with --fsync (Redis 7.2 or Valkey). Or several nodes with a \
+         restart_guard of at least the TTL",
     )
 }

@@ -160,9 +160,12 @@ fn replicas_are_found() {
     expect(&[url(&replica)], &[], &expected);
     expect(&[url(&primary)], &[], &[("note", "replicas", "--min-replicas 1")]);
     expect(&[url(&primary)], &["--min-replicas", "1"], &[]);
+    let too_few = ("error", "replicas", "it has 1 replica, and --min-replicas is 2");
+    let failed = ("error", "trial", "the grant reached 1 of 2 replicas");
+    expect(&[url(&primary)], &["--min-replicas", "2"], &[too_few, failed]);
     assert_eq!(primary.ask("CONFIG SET min-replicas-to-write 2"), "+OK");
     let expected =
-        [("error", "votes", "NOREPLICAS"), ("note", "replicas", "it has 1 replicas"), NO_QUORUM];
+        [("error", "votes", "NOREPLICAS"), ("note", "replicas", "it has 1 replica,"), NO_QUORUM];
     expect(&[url(&primary)], &[], &expected);
 }
 
@@ -325,5 +328,5 @@ fn servers_of_clusters_and_sentinels_are_examined() {
     let cluster = Cluster::start(3, false);
     expect(&[cluster.url()], &[], &[loss]);
     let sentinels = Sentinels::start(1, 1);
-    expect(&[sentinels.url(0)], &[], &[loss, ("note", "replicas", "it has 1 replicas")]);
+    expect(&[sentinels.url(0)], &[], &[loss, ("note", "replicas", "it has 1 replica,")]);
 }
