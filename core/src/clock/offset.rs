@@ -32,7 +32,7 @@ struct OffsetState {
 
 impl OffsetClock {
     /// A clock whose time passes only when it is advanced.
-    #[cfg(feature = "testing")]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn standing_still() -> Self {
         Self(Arc::new(OffsetState { stands_still: true, ..OffsetState::default() }))
     }

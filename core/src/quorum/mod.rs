@@ -34,7 +34,7 @@ pub use tally::{Tally, drift};
 const CONNECT_MARGIN: Duration = Duration::from_millis(500);
 
 /// How long to wait for replies if this task ran at least as late.
-const AFTER_BLOCK: Duration = Duration::from_millis(100);
+pub(crate) const AFTER_BLOCK: Duration = Duration::from_millis(100);
 
 /// The nodes of one client. A command is on its way to every node when the method returns.
 pub(crate) struct Nodes {
@@ -321,7 +321,7 @@ impl<T> Collect<T> {
         clock: &'a dyn Clock,
         deadline: Instant,
     ) -> impl Future<Output = ()> + 'a {
-        let (mut timer, mut was_blocked) = (None, false);
+        let (mut timer, mut waited, mut extended) = (None, false, false);
         // Opts out of tokio's coop budget. A task that awaits thousands of these (`join_all`, the monitor) would exceed
         // it. The others would then be polled in vain again and again, at quadratic cost. Each future waits for a node
         // anyway.
@@ -336,10 +336,13 @@ impl<T> Collect<T> {
             // Created only if a reply is outstanding. Most commands of an in-memory node need no timer.
             let timer = timer.get_or_insert_with(|| clock.sleep_until(deadline));
             let mut over = timer.as_mut().poll(cx);
-            if over.is_ready() && !was_blocked {
+            // Once, and only for the wait that was interrupted. Those after it begin beyond the deadline.
+            if over.is_pending() {
+                waited = true;
+            } else if waited && !extended {
                 let now = clock.now();
-                was_blocked = now.since(deadline) >= AFTER_BLOCK;
-                if was_blocked {
+                extended = now.since(deadline) >= AFTER_BLOCK;
+                if extended {
                     *timer = clock.sleep_until(now + AFTER_BLOCK);
                     over = timer.as_mut().poll(cx);
                 }

@@ -1,28 +1,51 @@
 use std::future::poll_fn;
-use std::task::Poll;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use super::{Collect, Until};
-use crate::clock::{Instant, SystemClock};
+use super::{AFTER_BLOCK, Collect, Until};
+use crate::clock::{Clock, Instant, OffsetClock};
 use crate::error::NodeState;
 use crate::node::Reply;
 
-/// The reply to a command that is sent at the first poll, because it depends on the reply to another one.
-fn second_reply() -> Reply<()> {
-    let mut sent = false;
-    Box::pin(poll_fn(move |cx| {
-        if sent {
-            return Poll::Ready(Ok(()));
-        }
-        sent = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
+/// A reply that arrives at this poll.
+fn reply_at(poll: u32) -> Reply<()> {
+    let mut polls = 0;
+    Box::pin(poll_fn(move |_| {
+        polls += 1;
+        if polls < poll { Poll::Pending } else { Poll::Ready(Ok(())) }
     }))
 }
 
-/// The first reply arrived in time, but the task could not read it.
-#[tokio::test]
-async fn task_that_was_blocked_beyond_its_deadline_reads_one_more_reply() {
-    let mut votes = Collect::new([second_reply()].into_iter(), |()| NodeState::Granted);
-    votes.until(Until::Decided, &SystemClock, Instant::default()).await;
-    assert!(votes.tally.met());
+/// Waits for a minute, and is blocked for two. Then it is polled at the end of each of these times. Returns whether a
+/// quorum granted, or `None` if it waits on.
+fn granted_after_a_block(poll: u32, times: &[Duration]) -> Option<bool> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let clock = OffsetClock::standing_still();
+    let mut votes = Collect::new([reply_at(poll)].into_iter(), |()| NodeState::Granted);
+    let ended = {
+        let mut until = pin!(votes.until(Until::Decided, &clock, Instant::default() + LIMIT));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(until.as_mut().poll(&mut cx).is_pending());
+        clock.advance(LIMIT * 2);
+        let mut times = times.iter();
+        loop {
+            let ended = until.as_mut().poll(&mut cx).is_ready();
+            match times.next() {
+                Some(time) if !ended => clock.advance(*time),
+                _ => break ended,
+            }
+        }
+    };
+    ended.then(|| votes.tally.met())
+}
+
+/// The first reply of a node arrived in time, but the task could not read it. The next one arrives at a later poll.
+#[test]
+fn task_that_was_blocked_beyond_its_deadline_reads_one_more_reply() {
+    let half = AFTER_BLOCK / 2;
+    assert_eq!(granted_after_a_block(2, &[]), Some(true), "it arrived before the clock was read");
+    assert_eq!(granted_after_a_block(3, &[half]), Some(true));
+    assert_eq!(granted_after_a_block(9, &[half]), None);
+    assert_eq!(granted_after_a_block(9, &[half, half]), Some(false), "once");
 }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::clock::nanos;
 use crate::error::LossReason;
 use crate::lease::{LeaseHandle, LeaseState};
 use crate::node::Form;
+use crate::quorum::AFTER_BLOCK;
 
 use super::action::Use;
 use super::clock::{Rate, Time};
@@ -246,7 +248,9 @@ impl Monitor {
             record.over_since.is_none() || !record.notified && ended(&record.state) != Some(false)
         });
         for waiting in self.waiting.values() {
-            let allowance = self.paused[waiting.client] - waiting.paused + MAX_DELAY;
+            let paused = self.paused[waiting.client] - waiting.paused;
+            let reads_on = if paused > 0 { nanos(AFTER_BLOCK) } else { 0 };
+            let allowance = paused + reads_on + MAX_DELAY;
             if runs(waiting.client) && waiting.due.is_some_and(|due| now > due + allowance) {
                 failures.push(format!(
                     "late: an acquire of client {} outlived its wait",
