@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use redlock::Redlock;
 use tokio::task::coop::consume_budget;
 
@@ -45,7 +45,7 @@ async fn polls_each_of_thousands_of_calls_a_few_times() {
 /// Each call on `memory://` has its reply at once. A task that waited in such a loop kept all others from running.
 #[test]
 fn loops_of_calls_on_memory_let_other_tasks_run() {
-    for kind in ["try_acquire", "wait", "inspect", "extend", "using", "once"] {
+    for kind in ["try_acquire", "wait", "inspect", "extend", "using", "once", "queue"] {
         within(Duration::from_secs(20), move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -53,6 +53,12 @@ fn loops_of_calls_on_memory_let_other_tasks_run() {
                 let redlock = Redlock::builder(["memory://"]).build().unwrap();
                 let held = redlock.lock("job").acquire().await.unwrap();
                 let other = redlock.lock("other").acquire().await.unwrap();
+                if kind == "queue" {
+                    // Then no node is asked.
+                    let waits = redlock.lock("job").acquire();
+                    tokio::spawn(async { waits.await.unwrap().release().await.unwrap() });
+                    tokio::task::yield_now().await;
+                }
                 let ends = tokio::spawn(async move { held.release().await.unwrap() });
                 let mut calls = 0;
                 while !ends.is_finished() {
@@ -60,7 +66,7 @@ fn loops_of_calls_on_memory_let_other_tasks_run() {
                     assert!(calls < 1000, "{kind}");
                     let lock = redlock.lock("job").wait(Duration::ZERO);
                     match kind {
-                        "try_acquire" => drop(lock.try_acquire().await.unwrap()),
+                        "try_acquire" | "queue" => drop(lock.try_acquire().await.unwrap()),
                         "wait" => drop(lock.acquire().await),
                         "inspect" => drop(lock.inspect().await.unwrap()),
                         "extend" => other.extend(Duration::from_secs(10)).await.unwrap(),
@@ -90,4 +96,25 @@ fn call_under_another_executor_ends_in_a_task_without_budget() {
         })
     });
     assert_eq!(error.code(), "timeout");
+}
+
+/// Each is interrupted once, even if they are polled together.
+#[test]
+fn calls_under_another_executor_end_together_in_a_task_without_budget() {
+    within(Duration::from_secs(20), || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let redlock = Redlock::builder(["memory://"]).build().unwrap();
+            let held = redlock.lock("job").acquire().await.unwrap();
+            while consume_budget().now_or_never().is_some() {}
+            let release = async {
+                assert!(redlock.lock("job").inspect().await.unwrap().held);
+                held.release().await.unwrap();
+            };
+            let acquire = redlock.lock("job").acquire();
+            let (_, lease) = block_on_thread(join(release, acquire));
+            lease.unwrap().release().await.unwrap();
+            block_on_thread(redlock.lock("job").using(async |_| ())).unwrap();
+        });
+    });
 }

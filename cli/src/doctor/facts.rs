@@ -245,8 +245,11 @@ fn user_of(url: &str) -> String {
 /// The settings of a client with these options.
 pub(super) fn settings(client: &Redlock, connection: &Connection, ttl: Duration) -> Settings {
     let (node_timeout, connect_timeout) = connection.timeouts();
-    // A ping does not wait for the disk.
-    let default = (ttl / 5).min(Duration::from_secs(1));
+    let default = if connection.fsync() {
+        (ttl / 3).min(Duration::from_secs(3))
+    } else {
+        (ttl / 5).min(Duration::from_secs(1))
+    };
     Settings {
         ttl,
         node_timeout: node_timeout.unwrap_or(default),

@@ -1,5 +1,7 @@
 //! Findings about where a server keeps its data, and how it loses them.
 
+use std::time::Duration;
+
 use super::facts::{NodeFacts, ServerFacts, Settings};
 use super::findings::Severity::{Error, Note, Warning};
 use super::findings::{Finding, found};
@@ -49,6 +51,9 @@ pub(super) fn snapshots(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Op
     )
 }
 
+/// Below this TTL, a vote has less time than two syncs per second need.
+const SHORT_FOR_TWO_SYNCS: Duration = Duration::from_secs(8);
+
 /// Whether the server writes an append-only file.
 fn has_log(server: &ServerFacts) -> Option<bool> {
     Some(server.field("aof_enabled")? == "1")
@@ -62,11 +67,17 @@ fn appendfsync(server: &ServerFacts) -> Option<&str> {
 /// With `--fsync`, each vote waits for the disk.
 pub(super) fn sync(server: &ServerFacts, _: &NodeFacts, settings: &Settings) -> Option<Finding> {
     let is_needed = settings.fsync && has_log(server)?;
+    let is_short = settings.ttl < SHORT_FOR_TWO_SYNCS;
     let (severity, what, why) = match appendfsync(server).filter(|_| is_needed)? {
+        "everysec" if is_short => (
+            Warning,
+            "it syncs its disk once per second",
+            "An acquire or a renewal may take two seconds, for which a TTL below 8 s is too short",
+        ),
         "everysec" => (
             Note,
             "it syncs its disk once per second",
-            "An acquire or a renewal may take two seconds, and a TTL below 8 s may be too short for that",
+            "An acquire or a renewal may take two seconds",
         ),
         "no" => (
             Error,

@@ -136,15 +136,17 @@ fn loss_at_a_restart_depends_on_log_snapshots_and_guard() {
 
 #[test]
 fn disk_of_each_vote_must_be_synced() {
-    let of = |sync: &str| {
+    let of = |sync: &str, ttl: u64| {
         codes(|facts| {
             facts.settings.fsync = true;
+            facts.settings.ttl = Duration::from_secs(ttl);
             server(facts).config.insert("appendfsync", sync.to_owned());
         })
     };
-    assert_eq!(of("always"), []);
-    assert_eq!(of("everysec"), [(Note, "sync")], "a restart loses nothing");
-    assert_eq!(of("no"), [(Error, "sync")]);
+    assert_eq!(of("always", 10), []);
+    assert_eq!(of("everysec", 10), [(Note, "sync")], "a restart loses nothing");
+    assert_eq!(of("everysec", 7), [(Warning, "sync")]);
+    assert_eq!(of("no", 10), [(Error, "sync")]);
 }
 
 #[test]

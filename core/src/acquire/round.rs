@@ -221,7 +221,7 @@ impl VoteRound {
         while !self.votes.tally.decided() && self.ask_next() {
             // All clients skip a node that hangs, so that they still have the same scout.
             let asked = self.votes.answers.len() - 1;
-            if !nodes.list[asked].votes_soon(key) {
+            if !nodes.list[asked].votes_soon(key, self.params.timeout) {
                 continue;
             }
             // One deadline for all scouts. With one each, several silent scouts could exceed the `wait` of the acquire.
@@ -268,8 +268,9 @@ impl VoteRound {
     /// Whether a node that is expected to vote soon has not replied yet.
     fn waits_for_soon(&self) -> bool {
         let key = self.claim.keys.first().map_or("", String::as_str);
+        let timeout = self.params.timeout;
         let asked = self.nodes.list.iter().zip(&self.votes.answers);
-        asked.into_iter().any(|(node, answer)| answer.is_none() && node.votes_soon(key))
+        asked.into_iter().any(|(node, answer)| answer.is_none() && node.votes_soon(key, timeout))
     }
 
     /// A round that has sent nothing yet. `started` is not later than its first request, so that no node ends its TTL

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::Clock;
-use crate::runtime::background;
+use crate::runtime::{CallTurn, background};
 
 /// How often an advance checks whether earlier polls are over, by the system clock.
 const POLLS_CHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -49,14 +49,15 @@ impl Polls {
     }
 }
 
-/// Counts each poll of a call, if the clock waits for them.
+/// Polls a call in the turns of its task. Counts each poll, if the clock waits for them.
 pub(crate) fn polled<F: Future + Unpin>(
     clock: &dyn Clock,
     mut call: F,
 ) -> impl Future<Output = F::Output> {
+    let mut turn = CallTurn::default();
     poll_fn(move |cx| {
         let _poll = clock.polls().map(Polls::begin_poll);
-        call.poll_unpin(cx)
+        turn.poll(cx, |cx| call.poll_unpin(cx))
     })
 }
 

@@ -101,7 +101,7 @@ pub const LOCK_OPTIONS: &[Row<Options>] = &[
     Row {
         name: "node_timeout",
         kind: Kind::Time(|options, timeout| options.node_timeout = Some(timeout)),
-        default: "the client's, otherwise min(1 s, `ttl` / 5)",
+        default: "the client's, otherwise min(1 s, `ttl` / 5). With `fsync` min(3 s, `ttl` / 3)",
         rule: "above 0 and below `ttl`",
         about: "timeout for the reply of one node",
     },

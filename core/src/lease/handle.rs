@@ -3,7 +3,8 @@
 //! Handles hold no data. Each call reads the lease's state and compares it with the clock.
 
 use std::fmt;
-use std::future::{Future, pending, ready};
+use std::future::{Future, pending, poll_fn, ready};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::{end, extend};
 use crate::drivers;
 use crate::error::{Error, LossReason, Result};
 use crate::options::lock::{Unit, check_ttl};
+use crate::runtime::CallTurn;
 use crate::telemetry::Omitted;
 use crate::text::shown;
 
@@ -209,7 +211,11 @@ impl LeaseHandle {
         let sent = sent.map(|()| extend::send(&state, ttl, false));
         drivers::flush();
         let extended = async move { extend::extend(state, sent?).await };
-        self.0.in_own_process(extended, |state| Err(state.why_over()))
+        let extended = self.0.in_own_process(extended, |state| Err(state.why_over()));
+        async move {
+            let (mut extended, mut turn) = (pin!(extended), CallTurn::default());
+            poll_fn(move |cx| turn.poll(cx, |cx| extended.as_mut().poll(cx))).await
+        }
     }
 
     /// Checks whether `ttl` is allowed for an extend. Messages use the caller's `unit`.

@@ -1,6 +1,6 @@
 //! Other ways to call a lock: with another `wait`, awaited, around a closure, and blocking.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -77,12 +77,7 @@ impl Lock {
         let acquired = self.acquire();
         async move {
             let lease = acquired.await?;
-            let value = tokio::select! {
-                // First, so that the body does not continue without the lock.
-                biased;
-                error = lease.lost() => return Err(error),
-                value = body(lease.handle()) => value,
-            };
+            let value = while_held(&lease, body(lease.handle())).await?;
             ended(lease, true).await.map(|()| value)
         }
     }
@@ -108,6 +103,22 @@ impl Lock {
     pub(crate) fn restart_guard(&self) -> Duration {
         self.engine.config.guard
     }
+}
+
+/// Awaits the body of a call, or the loss of its lease.
+///
+/// Not `tokio::select!`, which takes part in tokio's cooperative budget. Under another executor in a task without
+/// budget, it would never end.
+pub(super) async fn while_held<T>(lease: &Lease, body: impl Future<Output = T>) -> Result<T> {
+    let (mut lost, mut body) = (pin!(lease.lost()), pin!(body));
+    poll_fn(move |cx| {
+        // First, so that the body does not continue without the lock.
+        if let Poll::Ready(error) = lost.as_mut().poll(cx) {
+            return Poll::Ready(Err(error));
+        }
+        body.as_mut().poll(cx).map(Ok)
+    })
+    .await
 }
 
 /// Releases the lease after a body. `completed` tells whether it ended with success. An unconfirmed release is not an

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{ended, outcome};
+use super::calls::{ended, outcome, while_held};
 use super::{Lock, Names};
 use crate::engine::Engine;
 use crate::error::{Error, LossReason, Result};
@@ -106,12 +106,7 @@ impl Leader {
         async move {
             loop {
                 let lease = campaign.await?;
-                let result = tokio::select! {
-                    // First, so that the body does not continue without the lock.
-                    biased;
-                    _ = lease.lost() => None,
-                    result = body(lease.handle()) => Some(result),
-                };
+                let result = while_held(&lease, body(lease.handle())).await.ok();
                 if let Some(result) = end_of_term(lease, result).await {
                     return result;
                 }

@@ -391,7 +391,8 @@ impl Lock {
         self
     }
 
-    /// How long to wait for the reply of one node. Defaults to the client's, otherwise min(1 s, ttl / 5).
+    /// How long to wait for the reply of one node. Defaults to the client's, otherwise min(1 s, ttl / 5),
+    /// with `fsync` min(3 s, ttl / 3).
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.change().node_timeout = Some(timeout);
         self

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{ended, outcome};
+use super::calls::{ended, outcome, while_held};
 use super::{Lock, Names};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -78,12 +78,7 @@ impl Once {
         let acquired = self.lock.acquire();
         async move {
             let Some(lease) = unless_remembered(acquired.await)? else { return Ok(None) };
-            let value = tokio::select! {
-                // First, so that the body does not continue without the lock.
-                biased;
-                error = lease.lost() => return Err(error.into()),
-                value = body(lease.handle()) => value,
-            };
+            let value = while_held(&lease, body(lease.handle())).await?;
             let end = ended(lease, value.is_ok()).await;
             let value = value?;
             end?;

@@ -95,9 +95,9 @@ pub(crate) trait Node: Send + Sync {
         true
     }
 
-    /// Whether a vote on the key can be expected soon: there is a connection, and replicas and disks confirmed the last
-    /// vote if they must.
-    fn votes_soon(&self, key: &str) -> bool {
+    /// Whether a vote on the key can be expected within the timeout: there is a connection, and if replicas and disks
+    /// must confirm votes, the last one with as much time was confirmed.
+    fn votes_soon(&self, key: &str, _timeout: Duration) -> bool {
         self.is_connected(key)
     }
 

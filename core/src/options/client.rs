@@ -165,7 +165,7 @@ fn clock_of(nodes: &[Address]) -> Arc<dyn Clock> {
 impl Config {
     /// The timeout of one vote for calls without a lock.
     ///
-    /// Such calls have no TTL. The default of a lock is min(1 s, ttl / 5).
+    /// Such calls have no TTL. The default of a lock is smaller for a short TTL.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.node_timeout.unwrap_or(longest_vote(self.durability.fsync))
     }

@@ -33,7 +33,7 @@ pub use descriptors::{Dependent, depend, descriptor_generation};
 pub(crate) use exclusive::{Exclusive, Visitor, Visitors};
 pub(crate) use host::host_name;
 pub use per_process::{Made, Owned, PerProcess, fork_generation};
-pub(crate) use turn::replies_at_once;
+pub(crate) use turn::CallTurn;
 pub(crate) use wake_handle::WakeHandle;
 
 /// Uses a value of this thread. `act` must not run foreign code. Returns `None` if the thread is ending.

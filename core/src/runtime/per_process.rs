@@ -28,7 +28,7 @@ use std::task::{Context, Poll, ready};
 use arc_swap::ArcSwapOption;
 use tokio::task::coop::unconstrained;
 
-use super::{descriptor_generation, turn};
+use super::descriptor_generation;
 
 /// Incremented in each child, before any of its code runs.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -132,15 +132,10 @@ impl<F: Future> Future for Made<F> {
         if !self.is_ours() {
             return Poll::Ready(None);
         }
-        if turn::is_over(cx) {
-            return Poll::Pending;
-        }
         // SAFETY: the future is never moved out of its field, and is dropped in place.
         let future = unsafe { self.map_unchecked_mut(|this| &mut *this.value) };
         // With tokio's cooperative budget, the many operations of one call would end the turn of its task.
-        let output = ready!(pin!(unconstrained(future)).poll(cx));
-        turn::count_call();
-        Poll::Ready(Some(output))
+        Poll::Ready(Some(ready!(pin!(unconstrained(future)).poll(cx))))
     }
 }
 

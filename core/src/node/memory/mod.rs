@@ -21,7 +21,7 @@ use super::{
     ReleaseMode, Reply, Vote, VoteParams, Watch,
 };
 use crate::clock::{Clock, Instant};
-use crate::runtime::{lock, replies_at_once};
+use crate::runtime::lock;
 pub(crate) use store::Memory;
 #[cfg(feature = "testing")]
 pub(crate) use store::flush_memory;
@@ -62,7 +62,6 @@ impl MemoryNode {
         if self.store.down.load(Ordering::SeqCst) {
             return failed();
         }
-        replies_at_once();
         let (clock, (answer, reply)) = (Arc::clone(&self.clock), oneshot::channel());
         self.store.run(move |data| {
             // Nothing happens if the caller no longer waits.

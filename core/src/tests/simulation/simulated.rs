@@ -66,8 +66,8 @@ impl Node for SimulatedNode {
         self.node.is_connected(key)
     }
 
-    fn votes_soon(&self, key: &str) -> bool {
-        self.node.votes_soon(key)
+    fn votes_soon(&self, key: &str, timeout: Duration) -> bool {
+        self.node.votes_soon(key, timeout)
     }
 
     fn connecting(&self) -> Option<String> {

@@ -127,8 +127,8 @@ impl Node for ClusterNode {
         self.owner(key).node.is_connected(key)
     }
 
-    fn votes_soon(&self, key: &str) -> bool {
-        self.owner(key).node.votes_soon(key)
+    fn votes_soon(&self, key: &str, timeout: Duration) -> bool {
+        self.owner(key).node.votes_soon(key, timeout)
     }
 
     fn connecting(&self) -> Option<String> {

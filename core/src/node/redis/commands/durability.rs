@@ -81,9 +81,6 @@ impl Durability {
 
     /// Returns an error if the reply does not meet the requirement. `waited` is how long the grant was held back.
     pub(crate) fn shortfall(self, reply: &Value, waited: Duration) -> Option<Fault> {
-        if let Some(fault) = self.unmet(reply, false) {
-            return Some(fault);
-        }
         let Some((disks, replicas)) = self.counts(reply) else {
             let before = format!("cannot determine whether {} is met: ", spelled(self.option()));
             return Some(Fault::new(before).saying(&words(reply), ""));

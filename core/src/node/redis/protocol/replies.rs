@@ -228,7 +228,8 @@ impl Protocol {
                 self.probing = false;
             }
             Purpose::Confirm => self.confirm.judge(&value, now(), |(in_flight, value), fault| {
-                self.pending.link.set_unconfirmed(fault.is_some());
+                let timeout = in_flight.command.timeout;
+                self.pending.link.vote_was_confirmed(fault.is_none(), timeout);
                 let _ = in_flight.reply_to.send(fault.map_or(Ok(value), Err));
             }),
             _ => {}

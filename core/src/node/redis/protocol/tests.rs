@@ -312,12 +312,13 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
     let granted = format!("+OK\r\n$32\r\n{}\r\n", full("a"));
     assert_eq!(connection.receive_text(&granted), None);
     let (second, mut later) = heard(acquire("b", "b"));
+    let timeout = second.command.timeout;
     connection.submit(second);
     assert_eq!(names(&connection.written()), ["SET", "GETRANGE"], "one request at a time");
     assert!(reply.try_recv().is_err());
     assert_eq!(connection.receive_text(":1\r\n"), None);
     assert!(reply.try_recv().unwrap().is_ok());
-    assert!(!connection.link.is_unconfirmed());
+    assert!(!connection.link.is_unconfirmed(Duration::ZERO));
     assert_eq!(names(&connection.written()), ["WAIT"]);
     assert_eq!(connection.receive_text(&granted.replace("-a", "-b")), None);
     assert_eq!(connection.receive_text(":0\r\n"), None);
@@ -326,7 +327,9 @@ fn replicas_confirm_a_grant_before_it_is_delivered() {
     connection.now = START + TTL;
     assert_eq!(connection.receive_text(":0\r\n"), None);
     assert!(later.try_recv().unwrap().is_err());
-    assert!(connection.link.is_unconfirmed(), "no round waits for its next vote");
+    let is_unconfirmed = |time| connection.link.is_unconfirmed(time);
+    assert!(is_unconfirmed(timeout), "no round waits for its next vote");
+    assert!(!is_unconfirmed(timeout * 2), "unless it has more time");
 }
 
 #[test]

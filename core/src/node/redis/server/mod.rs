@@ -176,8 +176,8 @@ impl Node for RedisNode {
         self.link.is_open() && !self.link.is_idle(self.clock.now())
     }
 
-    fn votes_soon(&self, key: &str) -> bool {
-        self.is_connected(key) && !self.link.is_unconfirmed()
+    fn votes_soon(&self, key: &str, timeout: Duration) -> bool {
+        self.is_connected(key) && !self.link.is_unconfirmed(timeout)
     }
 
     fn connecting(&self) -> Option<String> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::clock::Instant;
+use crate::clock::{Instant, nanos};
 use crate::node::Outage;
 use crate::node::redis::io::step::Step;
 use crate::node::redis::state::restart_guard::RestartGuard;
@@ -33,8 +33,9 @@ pub(crate) struct Link {
     long_values: AtomicBool,
     /// Whether there was a connection.
     opened: AtomicBool,
-    /// Whether replicas or disks did not confirm the last vote.
-    unconfirmed: AtomicBool,
+    /// The longest timeout in nanoseconds within which replicas and disks confirmed no vote. 0 after a vote that they
+    /// confirmed.
+    unconfirmed: AtomicU64,
     /// From when its server votes.
     pub(crate) guard: RestartGuard,
     /// Until when deletes must be sent again. The keys expire by then.
@@ -84,13 +85,18 @@ impl Link {
         self.long_values.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_unconfirmed(&self) -> bool {
-        self.unconfirmed.load(Ordering::Relaxed)
+    /// Whether replicas and disks did not even confirm a vote with as much time. Since then, they confirmed none.
+    pub(crate) fn is_unconfirmed(&self, timeout: Duration) -> bool {
+        self.unconfirmed.load(Ordering::Relaxed) >= nanos(timeout).max(1)
     }
 
-    /// Records whether replicas and disks confirmed a vote.
-    pub(crate) fn set_unconfirmed(&self, unconfirmed: bool) {
-        self.unconfirmed.store(unconfirmed, Ordering::Relaxed);
+    /// Records whether replicas and disks confirmed a vote with this timeout.
+    pub(crate) fn vote_was_confirmed(&self, confirmed: bool, timeout: Duration) {
+        if confirmed {
+            self.unconfirmed.store(0, Ordering::Relaxed);
+        } else {
+            self.unconfirmed.fetch_max(nanos(timeout), Ordering::Relaxed);
+        }
     }
 
     /// Records that an attempt to connect begins. Returns where it reports its steps.
