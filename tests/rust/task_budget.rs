@@ -112,7 +112,7 @@ fn calls_under_another_executor_end_together_in_a_task_without_budget() {
                 held.release().await.unwrap();
             };
             let acquire = redlock.lock("job").acquire();
-            let (_, lease) = block_on_thread(join(release, acquire));
+            let ((), lease) = block_on_thread(join(release, acquire));
             lease.unwrap().release().await.unwrap();
             block_on_thread(redlock.lock("job").using(async |_| ())).unwrap();
         });

@@ -32,8 +32,8 @@ use crate::telemetry::{CallSite, Owner, Spans};
 pub(crate) struct LeaseState {
     /// Unique among the client's leases.
     pub(crate) id: u64,
-    /// The keys and options of the lock. An extend waits at most a part of the current TTL for one
-    /// node's reply.
+    /// The keys and options of the lock. An extend waits at most a part of the current TTL for one node's
+    /// reply.
     pub(crate) request: Arc<Request>,
     /// The keys with the token of this lease.
     pub(crate) claim: Claim,

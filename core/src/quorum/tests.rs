@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::{AFTER_BLOCK, Collect, Until};
-use crate::clock::{Clock, Instant, OffsetClock};
+use crate::clock::{Instant, OffsetClock};
 use crate::error::NodeState;
 use crate::node::Reply;
 
