@@ -101,19 +101,6 @@ impl Connection {
         Ok(self.url.clone())
     }
 
-    /// `node_timeout` and `connect_timeout`.
-    pub(crate) fn timeouts(&self) -> (Option<Duration>, Option<Duration>) {
-        (self.node_timeout, self.connect_timeout)
-    }
-
-    pub(crate) fn min_replicas(&self) -> u32 {
-        self.min_replicas.unwrap_or(0)
-    }
-
-    pub(crate) fn fsync(&self) -> bool {
-        self.fsync
-    }
-
     fn nodes(&self) -> Result<Builder> {
         if !self.url.is_empty() {
             return Ok(Redlock::builder(&self.url));

@@ -115,6 +115,10 @@ fn calls_under_another_executor_end_together_in_a_task_without_budget() {
             let ((), lease) = block_on_thread(join(release, acquire));
             lease.unwrap().release().await.unwrap();
             block_on_thread(redlock.lock("job").using(async |_| ())).unwrap();
+            let once = redlock.once("done", Duration::from_secs(60));
+            let body = async |_| Ok::<_, redlock::Error>(());
+            block_on_thread(once.run(body)).unwrap();
+            block_on_thread(redlock.leader("first").run(body)).unwrap();
         });
     });
 }

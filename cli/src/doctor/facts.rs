@@ -5,12 +5,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlock::ffi::{NodeReplies, ServerReplies, ask_servers, key_prefix, restart_guard};
+use redlock::ffi::{NodeReplies, ServerReplies, applied, ask_servers};
 use redlock::{NodePing, Redlock, Result};
 
 use super::live::Trial;
 use super::rights::{Need, RIGHTS, Right};
-use crate::connection::Connection;
 
 /// The settings of a server that matter for locks.
 const SETTINGS: [&str; 4] = ["appendfsync", "save", "timeout", "tcp-keepalive"];
@@ -242,28 +241,37 @@ fn user_of(url: &str) -> String {
     if user.is_empty() { "default".to_owned() } else { user.to_owned() }
 }
 
-/// The settings of a client with these options.
-pub(super) fn settings(client: &Redlock, connection: &Connection, ttl: Duration) -> Settings {
-    let (node_timeout, connect_timeout) = connection.timeouts();
-    let default = if connection.fsync() {
-        (ttl / 3).min(Duration::from_secs(3))
-    } else {
-        (ttl / 5).min(Duration::from_secs(1))
-    };
+/// The settings of a client, also those in its URLs.
+pub(super) fn settings(client: &Redlock, ttl: Duration) -> Settings {
+    let applied = applied(&client.lock("doctor").ttl(ttl));
     Settings {
         ttl,
-        node_timeout: node_timeout.unwrap_or(default),
-        patience: connect_timeout.unwrap_or(Duration::from_secs(5)) + Duration::from_millis(500),
-        guard: restart_guard(client),
-        min_replicas: connection.min_replicas(),
-        fsync: connection.fsync(),
-        key_prefix: key_prefix(&client.lock("doctor")).to_owned(),
+        node_timeout: applied.node_timeout,
+        patience: applied.connect_timeout + Duration::from_millis(500),
+        guard: applied.restart_guard,
+        min_replicas: applied.min_replicas,
+        fsync: applied.fsync,
+        key_prefix: applied.key_prefix,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The doctor computed defaults itself, and did not look into URLs.
+    #[tokio::test]
+    async fn settings_are_those_of_the_client() {
+        let url = "redis://127.0.0.1:1?socket_timeout=0.2&socket_connect_timeout=1";
+        let client = Redlock::builder([url]).build().unwrap();
+        let times = |client: &Redlock, ttl: u64| {
+            let found = settings(client, Duration::from_secs(ttl));
+            (found.node_timeout.as_millis(), found.patience.as_millis())
+        };
+        assert_eq!(times(&client, 10), (200, 1500));
+        let client = Redlock::builder(["redis://127.0.0.1:1"]).fsync(true).build().unwrap();
+        assert_eq!((times(&client, 6), times(&client, 12)), ((2000, 5500), (3000, 5500)));
+    }
 
     /// One of them was slow to connect to.
     #[test]

@@ -69,7 +69,7 @@ pub(crate) async fn doctor(args: Args) -> Status {
 async fn examine(args: &Args) -> Result<Facts> {
     let connection = args.connection.at(&args.urls);
     let client = connection.client()?;
-    let settings = settings(&client, &connection, args.ttl);
+    let settings = settings(&client, args.ttl);
     let name = format!("redlock-doctor-{}", nonce());
     check_ttl(args.ttl, settings.guard).await?;
     let urls = connection.urls()?;

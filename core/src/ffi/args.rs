@@ -145,7 +145,7 @@ pub fn check_names(lock: &Lock) -> Result<()> {
 
 /// The prefix that the client puts before each name.
 pub fn key_prefix(lock: &Lock) -> &str {
-    lock.key_prefix()
+    &lock.config().key_prefix
 }
 
 /// Checks a lock before its client is known, because the default client may be chosen later.

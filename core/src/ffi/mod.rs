@@ -30,6 +30,7 @@ use std::time::Duration;
 use crate::client::Redlock;
 use crate::error::{Error, Result};
 use crate::lease::LeaseHandle;
+use crate::lock::Lock;
 
 // Items of the core that the bindings use unchanged.
 pub use crate::acquire::NOT_REENTRANT;
@@ -70,9 +71,29 @@ pub async fn ask_servers(client: &Redlock, commands: Vec<Vec<String>>) -> Result
     client.lock("*").questions(commands).await
 }
 
-/// The `restart_guard` that applies to a client.
-pub fn restart_guard(client: &Redlock) -> Duration {
-    client.lock("*").restart_guard()
+/// The options of a client that decide whether a lock works, wherever they were set, with their defaults.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    pub key_prefix: String,
+    /// That of the lock.
+    pub node_timeout: Duration,
+    pub connect_timeout: Duration,
+    pub restart_guard: Duration,
+    pub min_replicas: u32,
+    pub fsync: bool,
+}
+
+/// The options that apply to a lock. For `redlock doctor`.
+pub fn applied(lock: &Lock) -> Applied {
+    let config = lock.config();
+    Applied {
+        key_prefix: config.key_prefix.clone(),
+        node_timeout: lock.options().node_timeout(),
+        connect_timeout: config.connect_timeout,
+        restart_guard: config.guard,
+        min_replicas: config.durability.min_replicas,
+        fsync: config.durability.fsync,
+    }
 }
 
 /// Rejects a client with a node inside of this process, which excludes no other one.

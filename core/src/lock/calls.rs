@@ -11,6 +11,7 @@ use crate::engine::{NodeReplies, Stored};
 use crate::error::{ErrorKind, Result};
 use crate::lease::{Lease, LeaseHandle};
 use crate::lock::{Inspection, Lock};
+use crate::options::client::Config;
 use crate::options::lock::check_time;
 use crate::telemetry::log;
 
@@ -99,9 +100,9 @@ impl Lock {
         async move { engine.questions(&request?, commands).await }
     }
 
-    /// The guard of this client.
-    pub(crate) fn restart_guard(&self) -> Duration {
-        self.engine.config.guard
+    /// The options of the client, with their defaults.
+    pub(crate) fn config(&self) -> &Config {
+        &self.engine.config
     }
 }
 

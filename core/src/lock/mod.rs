@@ -81,10 +81,6 @@ impl Lock {
         Self::new(&self.engine, names, self.options.clone())
     }
 
-    pub(crate) fn key_prefix(&self) -> &str {
-        &self.engine.config.key_prefix
-    }
-
     fn change(&mut self) -> &mut Options {
         self.request = OnceBox::new();
         &mut self.options

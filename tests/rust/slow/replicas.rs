@@ -85,6 +85,32 @@ async fn unconfirmable_votes_do_not_accumulate() {
     lease.release().await.unwrap();
 }
 
+/// A split vote waits for each node that may decide it. A node without its replica decides nothing.
+// Slow: a replica is frozen, and an upper bound on a duration is the subject.
+#[tokio::test]
+async fn split_vote_waits_once_for_a_node_without_its_replica() {
+    let pairs = [pair(), pair(), pair()];
+    let nodes = pairs.iter().map(|(primary, _)| primary.url());
+    let redlock = builder(nodes).min_replicas(1).restart_guard(Duration::ZERO).build().unwrap();
+    let other = builder([pairs[1].0.url()]).build().unwrap();
+    let held = other.lock("job").ttl(millis(60_000)).acquire().await.unwrap();
+    let lock = redlock.lock("job").ttl(millis(30_000)).node_timeout(millis(2000));
+    let lock = lock.wait(Duration::ZERO);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    pairs[2].1.signal(libc::SIGSTOP);
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        let begun = Instant::now();
+        lock.acquire().await.unwrap_err();
+        times.push(begun.elapsed());
+    }
+    assert!(times[0] >= millis(1500), "{times:?}");
+    assert!(times[1..].iter().all(|time| *time < millis(1000)), "{times:?}");
+    pairs[2].1.signal(libc::SIGCONT);
+    held.release().await.unwrap();
+    lock.wait(millis(10_000)).acquire().await.unwrap().release().await.unwrap();
+}
+
 // Slow: a replica is frozen for half a second.
 #[tokio::test]
 async fn short_timeout_does_not_cut_off_another_vote() {
