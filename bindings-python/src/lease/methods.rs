@@ -167,7 +167,7 @@ impl Lease {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         Kept::traverse(self.kept.as_ref(), &visit)?;
         if let Some(context) = &self.context {
-            visit.call(&**context)?;
+            context.traverse(&visit)?;
         }
         // The garbage collector must not see callbacks that still have to be notified of a loss.
         if let Ok(watches) = self.watches.try_lock()

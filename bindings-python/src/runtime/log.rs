@@ -101,7 +101,8 @@ fn emit(py: Python<'_>, record: &Record, origin: Option<&Origin>) -> PyResult<()
     let (topic, level) = (record.topic.as_str(), number(record.level));
     let args = PyTuple::new(py, args)?;
     let (context, line) =
-        origin.map_or((None, None), |(context, line)| (context.as_deref(), line.as_ref()));
+        origin.map_or((None, None), |(context, line)| (context.as_ref(), line.as_ref()));
+    let context = context.and_then(|context| context.get(py));
     let line = line.map(|line| (&line.file, line.number, &line.function));
     emit.call1(py, (topic, level, record.percent_template(), args, values, line, context)).map(drop)
 }

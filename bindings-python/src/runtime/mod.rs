@@ -44,6 +44,7 @@ pub(crate) mod observe;
 pub(crate) mod origin;
 mod pipe;
 mod queue;
+pub(crate) mod traversed;
 mod waker;
 pub(crate) mod watch;
 

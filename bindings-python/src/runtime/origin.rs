@@ -1,8 +1,8 @@
 //! The origin of log records: the line of the program that made a call, and the call's context variables.
 //!
 //! A record may be made on a thread without the GIL, so the context is copied when a call begins, and only if records
-//! of calls are logged. The call, and then its lease object, own the copy. The core has a weak reference, so that the
-//! garbage collector sees every owner.
+//! of calls are logged. The call, and then its lease object, own the copy, and the core has a weak reference. Queued
+//! records own the copy too, which the garbage collector does not see.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use pyo3::prelude::*;
 use redlock::ffi::Topic;
 
+use super::traversed::Traversed;
 use crate::once_cell::Once;
 
 /// A line of the user's program.
@@ -27,7 +28,7 @@ pub(crate) struct Line {
 }
 
 /// A copy of the context variables of a call.
-pub(crate) type CallContext = Arc<Py<PyAny>>;
+pub(crate) type CallContext = Arc<Traversed>;
 
 /// Where a lease was acquired.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ pub(crate) struct CallSite {
     /// Whether a coroutine awaited the acquire.
     pub(crate) is_awaited: bool,
     /// The context variables, while the call or its lease exists.
-    pub(crate) context: Option<Weak<Py<PyAny>>>,
+    pub(crate) context: Option<Weak<Traversed>>,
 }
 
 impl CallSite {
@@ -71,7 +72,7 @@ pub(crate) fn capture(py: Python<'_>) -> PyResult<Option<CallContext>> {
     if !is_logged(Topic::Acquire) && !is_logged(Topic::Lease) {
         return Ok(None);
     }
-    Ok(Some(Arc::new(copy_context(py)?)))
+    Ok(Some(Arc::new(Traversed::new(copy_context(py)?.bind(py))?)))
 }
 
 /// Copies the current context (`contextvars`).
