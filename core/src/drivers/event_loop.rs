@@ -67,6 +67,10 @@ impl<T> LoopDriver<T> {
     /// Starts new futures. Returns the results so far, and false if [`LoopDriver::flush`] must write the commands.
     pub(crate) fn start_futures(&self) -> (Vec<T>, bool) {
         let begun = self.with(|work, waker| {
+            // After a blocked turn of the loop, it may be a timer that woke a future whose reply is unread.
+            if waker.take_rung() {
+                work.read();
+            }
             let done = work.poll(waker);
             if work.submitted.is_due() {
                 work.write();
@@ -142,6 +146,13 @@ impl<T> LoopWork<T> {
         submitted.iter().for_each(|connection| self.submitted.add(connection));
         drop(driving);
         done
+    }
+
+    /// Reads the available replies. What is left makes the loop look again, because the poller stays readable.
+    fn read(&self) {
+        if !self.reactor.read_single() {
+            self.reactor.read_ready(|_| ());
+        }
     }
 
     fn write(&mut self) {

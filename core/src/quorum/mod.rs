@@ -33,7 +33,7 @@ pub use tally::{Tally, drift};
 /// The minimum extra time, after the connect timeout, to wait for the error of the attempt.
 const CONNECT_MARGIN: Duration = Duration::from_millis(500);
 
-/// How long to wait for replies if this task ran at least as late.
+/// The maximum time to wait for unread replies if this task ran late.
 pub(crate) const AFTER_BLOCK: Duration = Duration::from_millis(100);
 
 /// The nodes of one client. A command is on its way to every node when the method returns.
@@ -311,8 +311,9 @@ impl<T> Collect<T> {
 
     /// Collects replies until there are enough or the deadline passes. Then, nodes without a reply count as failed, if
     /// the replies decide about the outcome. Replies are polled before the clock is read: a reply that arrived in time
-    /// counts, even if this task runs late. If it was blocked beyond the deadline, a node may have sent a first reply
-    /// in time and gets its next question only now. It then has [`AFTER_BLOCK`].
+    /// counts, even if this task runs late. If it was blocked beyond the deadline, a reply may have arrived that the
+    /// driver could not read, or a node may get its next question only now. They then have as much time as the task was
+    /// late, at most [`AFTER_BLOCK`].
     ///
     /// This is not an async function, which would store its arguments twice and enlarge the future of every acquire.
     pub(crate) fn until<'a>(
@@ -341,9 +342,10 @@ impl<T> Collect<T> {
                 waited = true;
             } else if waited && !extended {
                 let now = clock.now();
-                extended = now.since(deadline) >= AFTER_BLOCK;
+                let late = now.since(deadline).min(AFTER_BLOCK);
+                extended = !late.is_zero();
                 if extended {
-                    *timer = clock.sleep_until(now + AFTER_BLOCK);
+                    *timer = clock.sleep_until(now + late);
                     over = timer.as_mut().poll(cx);
                 }
             }
