@@ -69,7 +69,7 @@ impl<T> LoopDriver<T> {
         let begun = self.with(|work, waker| {
             // After a blocked turn of the loop, it may be a timer that woke a future whose reply is unread.
             if waker.take_rung() {
-                work.read();
+                work.read_replies();
             }
             let done = work.poll(waker);
             if work.submitted.is_due() {
@@ -149,7 +149,7 @@ impl<T> LoopWork<T> {
     }
 
     /// Reads the available replies. What is left makes the loop look again, because the poller stays readable.
-    fn read(&self) {
+    fn read_replies(&self) {
         if !self.reactor.read_single() {
             self.reactor.read_ready(|_| ());
         }

@@ -17,8 +17,8 @@ fn reply_at(poll: u32) -> Reply<()> {
     }))
 }
 
-/// Waits for a minute, and is blocked for this much longer. Then it is polled at the end of each of these times. Returns
-/// whether a quorum granted, or `None` if it waits on.
+/// Waits for a minute, and is blocked for this much longer. Then it is polled at the end of each of these times.
+/// Returns whether a quorum granted, or `None` if it waits on.
 fn granted_after_a_block(late: Duration, poll: u32, times: &[Duration]) -> Option<bool> {
     const LIMIT: Duration = Duration::from_secs(60);
     let clock = OffsetClock::standing_still();
