@@ -32,6 +32,25 @@ async fn release_by_the_body_is_not_a_loss() {
     assert_eq!(redlock.release_all().await.unwrap(), 0);
 }
 
+/// A program may keep the object of a lease for long after its end.
+#[tokio::test]
+async fn ended_leases_keep_no_connection_of_a_closed_client() {
+    let server = Server::start();
+    for how in ["released", "detached", "revoked"] {
+        let redlock = client([&server]);
+        let lease = redlock.lock(how).acquire().await.unwrap().into_handle();
+        match how {
+            "released" => lease.release().await.unwrap(),
+            "detached" => assert!(lease.detach()),
+            _ => assert_eq!(redlock.release_all().await.unwrap(), 1),
+        }
+        redlock.close();
+        let closed = || !server.text("CLIENT LIST").contains(" name=redlock ");
+        eventually("the connections are closed", closed).await;
+        assert!(!lease.is_held());
+    }
+}
+
 #[tokio::test]
 async fn ended_completes_for_every_kind_of_end() {
     let redlock = memory();

@@ -62,7 +62,7 @@ impl<'a> Attempt<'a> {
         Self {
             request,
             acquirer,
-            deadline: Deadline::new(&acquirer.leases.nodes.clock, wait, limit),
+            deadline: Deadline::new(&acquirer.nodes.clock, wait, limit),
             owner,
             last: Refusal::Queued,
             last_at: Instant::default(),
@@ -102,7 +102,7 @@ impl<'a> Attempt<'a> {
 
     pub(super) async fn run(&mut self) -> Result<Lease> {
         let leases = &self.acquirer.leases;
-        let (clock, keys) = (Arc::clone(&leases.nodes.clock), &self.request.identity);
+        let (clock, keys) = (Arc::clone(&leases.clock), &self.request.identity);
         let ticket = self.join();
         self.take_turn(&ticket).await?;
         // Subscribes before the first round. Otherwise a change between the round and the pause would be missed.
@@ -189,12 +189,12 @@ impl<'a> Attempt<'a> {
         if !self.time_for_two() {
             return;
         }
-        let (nodes, Some(fairness)) = (&self.acquirer.leases.nodes, self.fairness()) else {
+        let (nodes, Some(fairness)) = (&self.acquirer.nodes, self.fairness()) else {
             // The votes that a failed round takes back wake the others. Without a growing pause, callers that collided
             // would collide again, and forever on a slow network.
             if self.last.is_divided() {
                 let (clock, pause) =
-                    (&self.acquirer.leases.nodes.clock, self.delays.after_split(self.round_ms));
+                    (&self.acquirer.nodes.clock, self.delays.after_split(self.round_ms));
                 clock.sleep_until(clock.now() + pause.min(self.deadline.left() / 2)).await;
             }
             return;
@@ -302,7 +302,7 @@ impl<'a> Attempt<'a> {
 
     /// Whether more than half of the nodes push changes. Keys that are locked together are pushed together.
     fn pushes(&self) -> Pushes {
-        let nodes = &self.acquirer.leases.nodes.list;
+        let nodes = &self.acquirer.nodes.list;
         let key = self.request.identity.first().map_or("", String::as_str);
         let most = |count: usize| count * 2 > nodes.len();
         let pushes = nodes.iter().filter(|node| node.pushes(key)).count();

@@ -25,10 +25,10 @@ use std::time::Duration;
 
 use crate::clock::{Instant, NEVER};
 use crate::error::{Error, Result};
-use crate::lease::{ExtendRound, Lease, LeaseState, Leases, Origin, Verdict};
+use crate::lease::{ExtendRound, Lease, LeaseState, Origin, Verdict};
 use crate::node::{Claim, Expect, Fencing, VoteParams};
 use crate::options::lock::Request;
-use crate::quorum::Validity;
+use crate::quorum::{Nodes, Validity};
 use crate::telemetry::{Owner, Spans, log, metrics};
 use attempt::{Attempt, MAX_MISSES};
 use queue::Ticket;
@@ -180,18 +180,19 @@ const TRIES: u32 = 10;
 pub(crate) async fn attach(
     request: &Arc<Request>,
     claim: &Claim,
-    leases: &Arc<Leases>,
+    acquirer: &Acquirer,
     ended: impl Fn() -> Option<Error>,
 ) -> Result<Lease> {
-    request.connect(&leases.nodes).await?;
+    let Acquirer { leases, nodes, .. } = acquirer;
+    request.connect(nodes).await?;
     // Subscribes before the first request. Otherwise a release by another lease of this client would be missed.
     let interest = leases.watch.subscribe(&request.identity);
     for _ in 0..TRIES {
         let mark = interest.mark();
-        let validity = extended(request, claim, leases).await?;
+        let validity = extended(request, claim, nodes).await?;
         // `max_hold` counts from the attach, because the time of the acquire is unknown here.
         let origin = Origin { claim: claim.clone(), fence: None, attached: true };
-        let state = LeaseState::new(request, origin, validity, Vec::new(), leases);
+        let state = LeaseState::new(request, origin, validity, Vec::new(), leases, nodes);
         // The client may have been closed, or its monitor may have failed, during the round. Until it is returned, the
         // lease ends without a report and without a delete, because its keys belong to the first holder.
         if let Some(error) = ended() {
@@ -207,13 +208,13 @@ pub(crate) async fn attach(
 }
 
 /// Runs one extend round under the token, like a renewal of the lease. Returns the new validity.
-async fn extended(request: &Request, claim: &Claim, leases: &Leases) -> Result<Validity> {
-    let (nodes, timeout) = (&leases.nodes, request.node_timeout());
+async fn extended(request: &Request, claim: &Claim, nodes: &Arc<Nodes>) -> Result<Validity> {
+    let timeout = request.node_timeout();
     let clock = &*nodes.clock;
     let validity = request.validity(clock.now());
     let ttl = validity.key_ttl(&request.options, validity.started);
     let params = VoteParams::later(ttl, timeout, Fencing::Off);
-    let mut round = ExtendRound::send(nodes, claim, validity, params);
+    let mut round = ExtendRound::send(Arc::clone(nodes), claim, validity, params);
     match round.verdict(clock).await {
         // A confirmation after the end of its validity does not count.
         Verdict::Extended if clock.now() < validity.ends() => Ok(validity),

@@ -32,7 +32,7 @@ const MIN_SPLIT_WAIT: (Duration, Duration) =
 /// Waits for the connections that a single round needs, because its deadline begins with them. Returns why there are
 /// none.
 pub(crate) async fn connect(request: &Request, acquirer: &Acquirer) -> Result<(), Refusal> {
-    let nodes = &acquirer.leases.nodes;
+    let nodes = &acquirer.nodes;
     let connected = nodes.connect(&request.identity).await;
     connected.map_err(|votes| Refusal::of_faults(nodes, &votes, nodes.connect_timeout))
 }
@@ -63,7 +63,7 @@ pub(crate) fn round<'a>(
     how: RoundParams,
 ) -> impl Future<Output = Result<Lease, Refusal>> + Send + use<'a> {
     let RoundParams { now, until, expect, thorough, is_cut, may_repeat, preference, turn } = how;
-    let nodes = &acquirer.leases.nodes;
+    let nodes = &acquirer.nodes;
     let changes = acquirer.leases.watch.count();
     // `wait` may end before the timeout of a vote.
     let timeout = request.node_timeout().min(until.since(now));
@@ -133,7 +133,7 @@ async fn agree(round: &mut VoteRound, until: Instant) -> Option<u64> {
     // Only for the request of this extend. The validity of the lease counts from its first round, which began earlier.
     let validity = Validity::new(nodes.clock.now(), params.ttl, None);
     let params = VoteParams::later(params.ttl, params.timeout, Fencing::AtLeast(largest));
-    let mut extend = ExtendRound::send(nodes, &round.claim, validity, params);
+    let mut extend = ExtendRound::send(Arc::clone(nodes), &round.claim, validity, params);
     let confirmed = extend.is_confirmed(&*nodes.clock, until).await;
     confirmed.then_some(largest)
 }
@@ -148,11 +148,11 @@ fn granted(
     changes: u64,
 ) -> Result<Lease, Refusal> {
     let leases = &acquirer.leases;
-    let now = leases.nodes.clock.now();
+    let now = leases.clock.now();
     let (validity, took) = (request.validity(round.started), now.since(round.started));
     // A grant without remaining time is not returned.
     if now >= validity.ends() {
-        let nodes = leases.nodes.report(&round.votes, round.params.timeout);
+        let nodes = acquirer.nodes.report(&round.votes, round.params.timeout);
         return Err(Refusal::Late(took, nodes));
     }
     let lacks_fence = request.options.fencing && fence.is_none();
@@ -165,7 +165,7 @@ fn granted(
     let votes = round.keep_votes().unanswered();
     leases.fairness.took(took);
     let origin = Origin { claim: round.claim.clone(), fence, attached: false };
-    let state = LeaseState::new(request, origin, validity, votes, leases);
+    let state = LeaseState::new(request, origin, validity, votes, leases, &acquirer.nodes);
     leases.watch.check_new(changes, state.keys());
     Ok(Lease::new(state))
 }
@@ -341,6 +341,7 @@ impl Drop for VoteRound {
 /// The state that all acquires of a client in this process share.
 pub(crate) struct Acquirer {
     pub(crate) leases: Arc<Leases>,
+    pub(crate) nodes: Arc<Nodes>,
     /// The local queue of callers. Shared, because each caller's ticket refers to it.
     pub(super) queue: Arc<Queue>,
     /// Limits the log records about grants that came too late.
@@ -350,13 +351,13 @@ pub(crate) struct Acquirer {
 }
 
 impl Acquirer {
-    pub(crate) fn new(leases: Arc<Leases>) -> Self {
+    pub(crate) fn new(leases: Arc<Leases>, nodes: Arc<Nodes>) -> Self {
         let spread = fastrand::usize(..MAX_KEYS);
-        Self { leases, queue: Arc::default(), late: Throttle::default(), spread }
+        Self { leases, nodes, queue: Arc::default(), late: Throttle::default(), spread }
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.leases.nodes.clock
+        &*self.leases.clock
     }
 
     /// Returns which places the next round of this caller should claim. `refusal` is that of its last round.

@@ -16,9 +16,9 @@ use crate::drivers;
 use crate::engine::running::Running;
 use crate::engine::{Engine, Phase};
 use crate::error::{Error, ErrorKind, NodeReport, NodeState, Result};
-use crate::lease::{LeaseState, confirmed, revoke};
+use crate::lease::{Deletes, LeaseState, confirmed, revoke};
 use crate::node::Node;
-use crate::quorum::{Collect, Nodes, Tally};
+use crate::quorum::{Nodes, Tally};
 use crate::runtime::Made;
 use crate::runtime::background::spawn;
 
@@ -30,7 +30,7 @@ const SHUTDOWN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 const MIN_CONFIRM_TIME: Duration = Duration::from_millis(50);
 
 /// Leases that the shutdown released, with the replies to their deletes.
-type Sent = Vec<(Arc<LeaseState>, Collect<bool>)>;
+type Sent = Vec<(Arc<LeaseState>, Deletes)>;
 
 impl Redlock {
     /// Releases every lease that this client holds. Returns their number.
@@ -105,7 +105,7 @@ impl Redlock {
                 count = in_order(&engine, &running, timeout) => count,
                 // Its timers and replies come from the components, and would never arrive.
                 () = running.failed() => {
-                    let nodes = &running.leases().nodes;
+                    let nodes = &running.acquirer.nodes;
                     let left: Vec<_> = nodes.list.iter().filter(|node| node.may_leave_keys()).collect();
                     confirmed_without(nodes, &left).map(|()| 0)
                 }
@@ -125,7 +125,7 @@ impl Redlock {
 
 /// Ends the calls and leases of a client within `timeout`. Returns how many leases were still held then.
 async fn in_order(engine: &Engine, running: &Running, timeout: Duration) -> Result<usize> {
-    let clock = &*running.leases().nodes.clock;
+    let clock = &*running.acquirer.nodes.clock;
     let end = clock.now() + timeout;
     // The order matters: a granted acquire becomes a lease before it stops waiting.
     let waiting = || running.acquirer.callers() > 0;
@@ -141,7 +141,7 @@ async fn in_order(engine: &Engine, running: &Running, timeout: Duration) -> Resu
     // A busy event loop may have delayed this call beyond its end, or the acquires.
     let by = by.max(clock.now() + MIN_CONFIRM_TIME);
     let count = all_confirmed(sent).await;
-    let arrived = deletes_arrive(&running.leases().nodes, timeout, end, by).await;
+    let arrived = deletes_arrive(&running.acquirer.nodes, timeout, end, by).await;
     count.and_then(|count| arrived.map(|()| count))
 }
 

@@ -43,7 +43,7 @@ pub use stored::{Stored, StoredLock};
 /// call, it ends there immediately: its lease, if any, belongs to the parent.
 macro_rules! in_own_process {
     ($running:expr, $request:expr, $call:expr) => {
-        polled(&*$running.leases().nodes.clock, pin!($running.in_same_process($call)))
+        polled(&*$running.acquirer.nodes.clock, pin!($running.in_same_process($call)))
             .await
             .unwrap_or_else(|| Err(forked($request)))
     };
@@ -217,11 +217,11 @@ impl Engine {
             running.leases().warn_of_mistakes(request);
             // `attach` itself checks this. It must then abandon the lease without releasing it.
             let ended = || self.why_ended(request, &running);
-            let attached = attach(request, claim, running.leases(), ended).await;
+            let attached = attach(request, claim, &running.acquirer, ended).await;
             // A holder loses its lease to any other value. Here, data of another type means a wrong name.
             if let Err(lost) = &attached
                 && lost.loss_reason() == Some(LossReason::Taken)
-                && let Err(error) = inspection(&running.leases().nodes, request).await
+                && let Err(error) = inspection(&running.acquirer.nodes, request).await
                 && error.kind() == ErrorKind::Unsupported
             {
                 return Err(error);
@@ -232,7 +232,7 @@ impl Engine {
 
     /// Returns the holder of each key, as reported by each node.
     pub(crate) async fn inspect(&self, request: &Request) -> Result<Inspection> {
-        while_running!(self, request, |running| inspection(&running.leases().nodes, request))
+        while_running!(self, request, |running| inspection(&running.acquirer.nodes, request))
     }
 
     /// Asks whether the nodes would grant the lock, whose key does not exist.
@@ -241,14 +241,14 @@ impl Engine {
             return Err(Error::client_closed());
         }
         while_running!(self, request, |running| async {
-            Ok(ping(&running.leases().nodes, &request.key(), timeout).await)
+            Ok(ping(&running.acquirer.nodes, &request.key(), timeout).await)
         })
     }
 
     /// Deletes the keys regardless of their owner. Returns true if at least one existed.
     pub(crate) async fn force_release(&self, request: &Request) -> Result<bool> {
         while_running!(self, request, |running| force_release(
-            &running.leases().nodes,
+            &running.acquirer.nodes,
             request,
             &running.leases().watch
         ))
@@ -257,7 +257,7 @@ impl Engine {
     /// Returns the locks that have keys on the nodes.
     pub(crate) async fn stored(&self, request: &Request) -> Result<Stored> {
         let prefix = &self.config.key_prefix;
-        while_running!(self, request, |running| stored(&running.leases().nodes, request, prefix))
+        while_running!(self, request, |running| stored(&running.acquirer.nodes, request, prefix))
     }
 
     /// Sends these commands to every server, for a diagnosis.
@@ -267,7 +267,7 @@ impl Engine {
         commands: Vec<Vec<String>>,
     ) -> Result<Vec<NodeReplies>> {
         while_running!(self, request, |running| async {
-            Ok(questions(&running.leases().nodes, commands).await)
+            Ok(questions(&running.acquirer.nodes, commands).await)
         })
     }
 

@@ -156,7 +156,7 @@ impl Running {
         let monitor = monitor(Arc::clone(&registry), Arc::clone(clock), changes);
         let fairness = Fairness::new(nodes.list.len());
         let leases = Leases {
-            nodes,
+            clock: Arc::clone(clock),
             watch,
             registry,
             counts,
@@ -168,7 +168,7 @@ impl Running {
         };
         let leases = Arc::new(leases);
         let failure = Arc::new(Failure::new(&leases));
-        let acquirer = Owned::new(Arc::new(Acquirer::new(leases)));
+        let acquirer = Owned::new(Arc::new(Acquirer::new(leases, nodes)));
         let running = Self { failure, acquirer };
         (running, Box::pin(monitor))
     }

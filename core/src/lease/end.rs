@@ -13,14 +13,20 @@ use super::status::Status;
 use crate::clock::Instant;
 use crate::error::{Error, LossReason, Result};
 use crate::node::ReleaseMode;
-use crate::quorum::{Collect, Until, drift};
+use crate::quorum::{Collect, Nodes, Until, drift};
 use crate::runtime::lock;
 use crate::telemetry::log::LogContext;
 use crate::telemetry::{Spans, log, metrics};
 use crate::text::spelled;
 
+/// The replies to the deletes of a lease, and the nodes that got them.
+pub(crate) struct Deletes {
+    replies: Collect<bool>,
+    nodes: Arc<Nodes>,
+}
+
 /// Sent deletes. `Err` if the lease had been lost, `Ok(None)` if it had already ended.
-pub(crate) type Sent = Result<Option<Collect<bool>>>;
+pub(crate) type Sent = Result<Option<Deletes>>;
 
 /// Releases the lease: ends it and sends the deletes. `completed` tells whether its body ended with success.
 pub(crate) fn release(state: &LeaseState, completed: bool) -> Sent {
@@ -57,7 +63,7 @@ fn end_lease(state: &LeaseState, stay: Duration) -> Sent {
 /// ended.
 ///
 /// Used by `release_all` and `shutdown`, which the owner did not call.
-pub(crate) fn revoke(state: &LeaseState) -> Option<Collect<bool>> {
+pub(crate) fn revoke(state: &LeaseState) -> Option<Deletes> {
     state.deadline()?;
     let now = state.now();
     let end = Status::Lost(LossReason::Revoked, now);
@@ -78,7 +84,7 @@ fn send_deletes(
     end: Status,
     now: Instant,
     stay: Duration,
-) -> (Status, Option<Collect<bool>>) {
+) -> (Status, Option<Deletes>) {
     let mut commands = state.commands();
     let held = state.finish(end, now);
     let before = if held { Status::Held } else { state.known() };
@@ -92,20 +98,19 @@ fn send_deletes(
     // A vote may be sent later, or again after the script is reloaded. The delete must be the last command.
     let detached = before == Status::Detached;
     let votes = if detached { Vec::new() } else { std::mem::take(&mut commands.votes) };
+    let nodes = commands.nodes.take_if(|_| unsent);
     drop((commands, votes));
     finish_healing(state);
     let others = state.own.leases.registry.remove(state.id, state.keys());
     state.own.leases.fairness.released(state.keys(), now);
     state.ended.notify_waiters();
-    if !unsent {
-        return (before, None);
-    }
+    let Some(nodes) = nodes else { return (before, None) };
     revoke_twins(state, others);
     // The keys of a lost lease are probably gone. A server with client tracking would remember the absent keys.
     let (leases, claim) = (&state.own.leases, &state.claim);
     let how = release_mode(state, stay, left, held);
     let timeout = state.request.options.node_timeout();
-    let deletes = leases.nodes.release(claim, lifetime, how, timeout);
+    let replies = nodes.release(claim, lifetime, how, timeout);
     // A local waiter that tries now sends its request after the delete on the same connections. It then learns how long
     // the keys stay.
     state.keys().iter().for_each(|key| leases.watch.wake(key));
@@ -117,7 +122,7 @@ fn send_deletes(
     if held && end == Status::Released {
         state.report(end);
     }
-    (before, Some(deletes))
+    (before, Some(Deletes { replies, nodes }))
 }
 
 /// Returns what the nodes do with the keys of a lease that was `held` until now, for `left` more.
@@ -138,14 +143,16 @@ fn release_mode(state: &LeaseState, stay: Duration, left: Duration, held: bool) 
 ///
 /// The new status ends the renewals. An extend that is under way still affects the keys.
 pub(crate) fn detach(state: &LeaseState) -> bool {
-    let Some(commands) = state.held_commands() else {
+    let Some(mut commands) = state.held_commands() else {
         return false;
     };
     let detached = state.finish(Status::Detached, state.now());
+    let nodes = commands.nodes.take_if(|_| detached);
     drop(commands);
     if !detached {
         return false;
     }
+    drop(nodes);
     finish_healing(state);
     state.own.leases.registry.remove(state.id, state.keys());
     state.ended.notify_waiters();
@@ -174,17 +181,17 @@ fn revoke_twins(state: &LeaseState, others: impl IntoIterator<Item = Arc<LeaseSt
 ///
 /// Dropping the future changes nothing: the deletes are sent or pending.
 pub(crate) async fn confirmed(state: Arc<LeaseState>, sent: Sent, completed: bool) -> Result<()> {
-    let Some(mut deletes) = sent? else { return Ok(()) };
-    let (nodes, timeout) = (&state.own.leases.nodes, state.request.options.node_timeout());
-    deletes.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
-    if deletes.tally.met() {
+    let Some(Deletes { mut replies, nodes }) = sent? else { return Ok(()) };
+    let timeout = state.request.options.node_timeout();
+    replies.until(Until::Decided, &*nodes.clock, state.now() + timeout).await;
+    if replies.tally.met() {
         return Ok(());
     }
     // So few nodes had the token that it had no quorum: the lease had ended unnoticed.
-    if deletes.tally.denied() {
+    if replies.tally.denied() {
         return Err(Error::lost(&state.key(), LossReason::Missing, Duration::ZERO));
     }
-    let nodes = nodes.report(&deletes, timeout);
+    let nodes = nodes.report(&replies, timeout);
     Err(Error::unavailable(&state.key(), &unconfirmed(&state, completed), nodes))
 }
 

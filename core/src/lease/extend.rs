@@ -56,6 +56,7 @@ pub(crate) enum Verdict {
 /// An extend round under way.
 pub(crate) struct ExtendRound {
     pub(crate) votes: Collect<Extension>,
+    nodes: Arc<Nodes>,
     /// How long a node may take to reply before it counts as failed.
     timeout: Duration,
     /// The new validity of the lease, if a quorum confirms the round.
@@ -67,13 +68,13 @@ pub(crate) struct ExtendRound {
 impl ExtendRound {
     /// Sends the extend to every node immediately.
     pub(crate) fn send(
-        nodes: &Nodes,
+        nodes: Arc<Nodes>,
         claim: &Claim,
         validity: Validity,
         params: VoteParams,
     ) -> Self {
         let VoteParams { timeout, check, .. } = params;
-        Self { votes: nodes.extend(claim, params), timeout, validity, check }
+        Self { votes: nodes.extend(claim, params), nodes, timeout, validity, check }
     }
 
     /// When replies stop counting.
@@ -132,6 +133,7 @@ pub(crate) fn send(state: &LeaseState, ttl: Duration, check: bool) -> Option<Ext
     let (timeout, fencing) = prepare_request(state, &mut commands, key_ttl);
     // This round replaces the first votes that are not sent yet.
     let votes = std::mem::take(&mut commands.votes);
+    let nodes = commands.nodes.clone()?;
     // Unlocked first: sending allocates, and the system may suspend this thread there.
     drop(commands);
     drop(votes);
@@ -139,7 +141,7 @@ pub(crate) fn send(state: &LeaseState, ttl: Duration, check: bool) -> Option<Ext
         state.own.leases.warn_of_ttl(ttl, || state.key());
     }
     let params = VoteParams { check, ..VoteParams::later(key_ttl, timeout, fencing) };
-    Some(ExtendRound::send(&state.own.leases.nodes, &state.claim, validity, params))
+    Some(ExtendRound::send(nodes, &state.claim, validity, params))
 }
 
 /// Returns how long to wait for replies, and how the round treats the fencing token. Every command for a held lease
@@ -162,9 +164,8 @@ fn prepare_request(
 
 /// Waits for the verdict and applies it to the lease.
 pub(crate) async fn judge(state: &LeaseState, round: &mut ExtendRound) -> Verdict {
-    let nodes = &state.own.leases.nodes;
-    let verdict = round.verdict(&*nodes.clock).await;
-    nodes.record_outages(&round.votes, Some(round.timeout), Some(Proof::Write));
+    let verdict = round.verdict(&*state.own.leases.clock).await;
+    round.nodes.record_outages(&round.votes, Some(round.timeout), Some(Proof::Write));
     match verdict {
         // If the lease ended while the round was under way, it stays ended regardless of the replies.
         Verdict::Extended if !round.check => state.confirm(round.validity),
@@ -193,7 +194,7 @@ pub(crate) async fn extend(state: Arc<LeaseState>, sent: Option<ExtendRound>) ->
         // A release in the meantime explains the missing confirmation.
         Verdict::Unknown if !state.is_held() => Err(state.why_over()),
         Verdict::Unknown => {
-            let nodes = state.own.leases.nodes.report(&round.votes, round.timeout);
+            let nodes = round.nodes.report(&round.votes, round.timeout);
             Err(Error::unavailable(&state.key(), "not extended", nodes))
         }
     }
@@ -215,7 +216,7 @@ pub(crate) fn heal(state: &LeaseState, rounds: [&ExtendRound; 2]) {
     let missing = |round: &ExtendRound, at: usize| {
         matches!(round.votes.answers[at], Some(Ok(Extension::Missing)))
     };
-    for (at, node) in state.own.leases.nodes.list.iter().enumerate() {
+    for (at, node) in rounds[0].nodes.list.iter().enumerate() {
         // Only nodes that report a missing key are healed. A node that timed out or reports another token is not
         // touched.
         if rounds.iter().all(|round| missing(round, at)) {

@@ -5,14 +5,16 @@ use std::sync::atomic::AtomicU64;
 
 use super::registry::Registry;
 use super::state::LeaseState;
+use crate::clock::Clock;
 use crate::fairness::Fairness;
 use crate::node::Watch;
-use crate::quorum::Nodes;
 use crate::telemetry::{Counts, Logged, Throttle};
 
 /// What all leases of a client in this process share.
+///
+/// Not the nodes: an ended lease must not keep their connections open.
 pub(crate) struct Leases {
-    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Reports changes of keys to local waiters.
     pub(crate) watch: Arc<Watch>,
     /// The leases. The monitor shares only this field, so that it ends when no object is left that could change a

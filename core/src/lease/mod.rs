@@ -25,7 +25,7 @@ use crate::clock::Instant;
 use crate::drivers;
 use crate::error::Result;
 
-pub(crate) use end::{confirmed, revoke, undo};
+pub(crate) use end::{Deletes, confirmed, revoke, undo};
 pub(crate) use extend::{ExtendRound, Verdict};
 pub use handle::LeaseHandle;
 pub(crate) use leases::Leases;

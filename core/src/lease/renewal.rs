@@ -150,7 +150,7 @@ fn check(state: Arc<LeaseState>, mut pause: Option<Duration>) -> LeaseWork {
             }
             // Changes were reported in the meantime. One more check covers all of them.
             pause = None;
-            state.own.leases.nodes.clock.sleep_until(begun + CHECK_INTERVAL).await;
+            state.own.leases.clock.sleep_until(begun + CHECK_INTERVAL).await;
         }
     })
 }
@@ -161,7 +161,7 @@ fn check_later(state: &Arc<LeaseState>, last: Option<Duration>) -> Option<LeaseW
     state.deadline()?;
     let ttl = state.ttl();
     let pause = last.map_or(ttl / 20, |last| last * 2).clamp(CHECK_INTERVAL, MAX_CHECK_DELAY);
-    let (newest, clock) = (state.checks.listen(), &state.own.leases.nodes.clock);
+    let (newest, clock) = (state.checks.listen(), &state.own.leases.clock);
     let over = clock.sleep_until(clock.now() + pause);
     // A weak reference: the pause must not keep a dropped lease alive.
     let state = Arc::downgrade(state);
@@ -199,8 +199,7 @@ fn restore_missing(
     let state = Arc::downgrade(state);
     Some(Box::pin(async move {
         let done = NextEvent::default;
-        let Some(clock) = state.upgrade().map(|state| Arc::clone(&state.own.leases.nodes.clock))
-        else {
+        let Some(clock) = state.upgrade().map(|state| Arc::clone(&state.own.leases.clock)) else {
             return done();
         };
         let until = first.until();

@@ -24,7 +24,7 @@ use crate::clock::{Instant, NEVER, nanos};
 use crate::error::{Error, LossReason};
 use crate::node::{Claim, Reply, Vote};
 use crate::options::lock::Request;
-use crate::quorum::Validity;
+use crate::quorum::{Nodes, Validity};
 use crate::runtime::{Made, lock};
 use crate::telemetry::{CallSite, Owner, Spans};
 
@@ -88,6 +88,7 @@ impl LeaseState {
         granted: Validity,
         votes: Vec<Reply<Vote>>,
         leases: &Arc<Leases>,
+        nodes: &Arc<Nodes>,
     ) -> Arc<Self> {
         let Origin { claim, fence, attached } = origin;
         let (ends, ttl) = (granted.ends(), granted.wanted);
@@ -97,7 +98,8 @@ impl LeaseState {
         let first = first.min(ends);
         // `longest` exceeds the request if `max_hold` limited it. Keeping a pending delete for too long is harmless.
         let longest = ttl.max(granted.key_ttl(&request.options, granted.started));
-        let commands = Mutex::new(Commands { deleted: false, longest, votes });
+        let nodes = Some(Arc::clone(nodes));
+        let commands = Mutex::new(Commands { deleted: false, longest, votes, nodes });
         let own = Own { leases: Arc::clone(leases), spans: OnceLock::new(), commands };
         let state = Arc::new(Self {
             id: leases.registry.new_id(),
@@ -122,7 +124,7 @@ impl LeaseState {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        self.own.leases.nodes.clock.now()
+        self.own.leases.clock.now()
     }
 
     pub(crate) fn keys(&self) -> &[String] {
@@ -342,4 +344,7 @@ pub(crate) struct Commands {
     /// First votes that the quorum did not need. They are kept so that nodes which are still connecting receive theirs.
     /// The first extend replaces them.
     pub(super) votes: Vec<Reply<Vote>>,
+    /// `None` once no command can follow, because the deletes were sent or the lease was detached. Connections stay
+    /// open while an object has their nodes.
+    pub(super) nodes: Option<Arc<Nodes>>,
 }

@@ -60,7 +60,7 @@ fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<Lea
         guard: Duration::ZERO,
         doubt: None,
     });
-    let validity = Validity::new(leases.nodes.clock.now(), ttl, None);
+    let validity = Validity::new(leases.clock.now(), ttl, None);
     let claim = request.claim(&Preference::default());
     LeaseState::new(
         &request,
@@ -68,6 +68,7 @@ fn granted(running: &Running, name: &str, ttl: Duration, renew: bool) -> Arc<Lea
         validity,
         Vec::new(),
         leases,
+        &running.acquirer.nodes,
     )
 }
 

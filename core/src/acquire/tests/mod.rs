@@ -211,10 +211,11 @@ async fn vote_of_a_server_that_is_replaced_during_the_round_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn attach_fails_without_a_lease_if_the_keys_change_in_every_round() {
     let setup = Setup::new(&[Does::ExtendsWithHolder], None);
-    let (claim, leases) = (setup.request.claim(&Preference::default()), setup.running.leases());
-    let error = attach(&setup.request, &claim, leases, || None).await.map(drop).unwrap_err();
+    let claim = setup.request.claim(&Preference::default());
+    let acquirer = &setup.running.acquirer;
+    let error = attach(&setup.request, &claim, acquirer, || None).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("changed during every attempt"), "{error}");
-    assert!(leases.registry.leases().is_empty());
+    assert!(acquirer.leases.registry.leases().is_empty());
 }
 
 /// A server that cannot run the check may be in this state for long. The loss is noticed soon after.

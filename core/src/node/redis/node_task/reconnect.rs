@@ -137,9 +137,7 @@ impl Reconnect {
                     }
                     (None, _) => {
                         more = false;
-                        // The client is gone. Pending deletes are sent as long as their keys may exist.
-                        backlog.pending.forget_expired(context.clock.now());
-                        if backlog.pending.is_empty() && waiting.is_empty() {
+                        if is_done_without_client(context, waiting) {
                             return None;
                         }
                     }
@@ -190,6 +188,18 @@ impl Reconnect {
             }
         }
     }
+}
+
+/// Called once the client is gone. Returns whether nothing is left to send. Pending deletes are sent as long as their
+/// keys may exist.
+fn is_done_without_client(context: &mut Context, waiting: &mut Vec<InFlight>) -> bool {
+    // A vote without its caller is never sent, and its delete is then not needed. Other deletes become pending.
+    for command in waiting.extract_if(.., |command| !command.has_caller()) {
+        context.fail(command, &Fault::new("the client is gone"));
+    }
+    let backlog = Backlog::available(&mut context.backlog);
+    backlog.pending.forget_expired(context.clock.now());
+    backlog.pending.is_empty() && waiting.is_empty()
 }
 
 /// Returns the error for commands without a connection. Errors about the options are returned unchanged.
@@ -343,12 +353,29 @@ mod tests {
         );
     }
 
+    /// A closed client opened connections to a silent server for several seconds.
+    #[tokio::test(start_paused = true)]
+    async fn attempts_without_a_client_go_on_for_deletes_only() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        for (is_sent, ends) in [(false, true), (true, false)] {
+            let mut setup = Setup::new(&format!("redis://{}", server.local_addr().unwrap()));
+            let commands = [vote("first").0, delete("first")];
+            for command in commands.into_iter().skip(usize::from(is_sent)) {
+                Backlog::available(&mut setup.context.backlog).wait(command, &mut setup.waiting);
+            }
+            let opened = setup.node.open(&mut setup.context, &mut setup.waiting);
+            let ended = tokio::time::timeout(HANGS_AFTER / 2, opened).await;
+            assert_eq!(ended.is_ok_and(|opened| opened.is_none()), ends, "{is_sent}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn change_of_the_server_ends_attempts_that_hang() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         server.set_nonblocking(true).unwrap();
         let mut setup = Setup::new(&format!("redis://{}", server.local_addr().unwrap()));
-        setup.waiting.push(vote("first").0);
+        let (first, _caller) = vote("first");
+        setup.waiting.push(first);
         let accepted = || std::iter::from_fn(|| server.accept().ok()).collect::<Vec<_>>();
         let resolver = Arc::clone(&setup.context.resolver);
         let Setup { node, context, waiting, .. } = &mut setup;

@@ -132,14 +132,19 @@ impl InFlight {
         self.before().len() + self.command.bytes.len()
     }
 
+    /// Whether a caller waits for its reply.
+    pub(crate) fn has_caller(&self) -> bool {
+        !self.reply_to.is_closed()
+    }
+
     /// Whether its effect is no longer wanted, because no caller waits for it.
     pub(crate) fn is_unwanted(&self) -> bool {
-        self.reply_to.is_closed() && self.command.purpose.requires_waiting_caller(self.redirects)
+        !self.has_caller() && self.command.purpose.requires_waiting_caller(self.redirects)
     }
 
     /// Whether it is sent again if the server did not run it: always a delete, and others if their callers wait.
     pub(super) fn must_be_repeated(&self) -> bool {
-        self.is_delete() || !self.reply_to.is_closed()
+        self.is_delete() || self.has_caller()
     }
 
     /// Whether the first of its two replies is still to come.
