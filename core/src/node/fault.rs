@@ -82,9 +82,14 @@ impl Fault {
         Self::new(format!("the connection broke: {error}")).by(error)
     }
 
-    /// Creates the error of a vote at a server that does not have the key's hash slot.
-    pub(crate) fn redirect() -> Self {
-        let text = "another server of the cluster has the key's hash slot";
+    /// Creates the error of a vote at a server that does not have the key's hash slot. `migrates` is whether the slot is
+    /// on its way to the other server.
+    pub(crate) fn redirect(migrates: bool) -> Self {
+        let text = if migrates {
+            "the key's hash slot is migrating to another server of the cluster"
+        } else {
+            "another server of the cluster has the key's hash slot"
+        };
         Self { sign: Sign::Redirect, ..Self::new(text) }
     }
 

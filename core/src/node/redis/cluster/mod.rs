@@ -253,7 +253,8 @@ impl Node for ClusterNode {
     }
 }
 
-/// Sends a command again while servers redirect it, for as long as its caller waits.
+/// Sends a command again while servers redirect it, for as long as its caller waits. Returns the redirect if no time is
+/// left for the next reply: the caller would otherwise report that the server is silent.
 async fn follow<T, R>(
     clock: Arc<dyn Clock>,
     timeout: Duration,
@@ -263,18 +264,18 @@ async fn follow<T, R>(
 where
     R: Future<Output = Result<T, Fault>>,
 {
-    let mut since = None;
+    let (until, mut since) = (clock.now() + timeout, None);
     loop {
         let fault = match reply.await {
             Err(fault) if fault.is_redirect() => fault,
             result => return result,
         };
         let now = clock.now();
-        let since = *since.get_or_insert(now);
-        if now.since(since) >= timeout {
+        let next = now + pause(*since.get_or_insert(now), now);
+        if next >= until {
             return Err(fault);
         }
-        clock.sleep_until(now + pause(since, now)).await;
+        clock.sleep_until(next).await;
         reply = send();
     }
 }

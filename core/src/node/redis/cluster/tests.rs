@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use super::state::MapState;
 use super::task::ClusterTask;
 use super::topology::{Range, Topology};
-use super::{ClusterNode, ClusterSender, Map, Member, Outage, RedisNode, Target, queue};
+use super::{ClusterNode, ClusterSender, Map, Member, Outage, RedisNode, Target, follow, queue};
+use crate::clock::paused::Paused;
 use crate::clock::{Clock, SystemClock};
 use crate::node::redis::commands::command::Redirects;
 use crate::node::redis::commands::scripts::release_script;
@@ -84,6 +85,16 @@ async fn unknown_promoted_replica_is_guarded() {
     assert!(fault.to_string().contains("replaced another server"), "{fault}");
     // The other servers kept their slots.
     assert_eq!(guard_fault(&state, "lock:job"), None);
+}
+
+/// Its caller reported a server that had replied as silent.
+#[tokio::test(start_paused = true)]
+async fn redirected_command_ends_before_its_deadline() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let send = || std::future::ready(Err::<(), _>(Fault::redirect(true)));
+    let followed = follow(Arc::new(Paused::new()), SECOND, send(), send);
+    let fault = timeout(SECOND, followed).await.expect("before the deadline").unwrap_err();
+    assert!(fault.to_string().contains("migrating"), "{fault}");
 }
 
 /// Other clients may still use the previous owner. The node would then confirm two leases.

@@ -197,6 +197,7 @@ impl Protocol {
         let Some(cluster) = &self.target.cluster else { return Some(in_flight) };
         let Some(redirect) = Redirect::parse(value) else { return Some(in_flight) };
         let unserved = redirect == Redirect::NoOwner;
+        let migrates = matches!(redirect, Redirect::Ask(_) | Redirect::TryAgain);
         let (purpose, asked) = (&in_flight.command.purpose, matches!(redirect, Redirect::Ask(_)));
         let forwarded = is_forwarded(purpose, asked, in_flight.redirects)
             // The vote created no key, so the delete is not needed.
@@ -208,7 +209,7 @@ impl Protocol {
         } else {
             cluster.send(ConnectionEvent::Redirected(None, redirect));
             let refusal = || self.target.route.redact_fault(reply::unexpected(value));
-            let fault = if unserved { refusal() } else { Fault::redirect() };
+            let fault = if unserved { refusal() } else { Fault::redirect(migrates) };
             let _ = in_flight.reply_to.send(Err(fault));
             if unserved && in_flight.set != Some(true) {
                 self.pending.unsent_votes.add(&in_flight.command);

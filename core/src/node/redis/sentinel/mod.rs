@@ -208,7 +208,11 @@ fn judge(
         let why = if why.is_empty() { "none has replied" } else { &why };
         let fault = Fault::new(format!("no sentinel reports the address of {name} ({why})"));
         let refused = faults().filter(|fault| fault.remedy() >= Remedy::Refused).count();
-        return Err(if refused == all { fault.refused() } else { fault });
+        if refused < all {
+            return Err(fault);
+        }
+        let hint = "sentinels have a login of their own: sentinel_password in the URL";
+        return Err(fault.refused().hinting(hint));
     };
     // Removing and re-adding a service restarts its epochs, on a majority of the sentinels at the same time. Without a
     // confirmation meanwhile, the replies are not from before a failover that these sentinels have reported since.
