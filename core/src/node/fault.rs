@@ -82,7 +82,7 @@ impl Fault {
         Self::new(format!("the connection broke: {error}")).by(error)
     }
 
-    /// Creates the error of a vote at a server that does not have the key's hash slot. `migrates` is whether the slot is
+    /// Creates the error of a vote at a server without the key's hash slot. `migrates` is whether the slot is
     /// on its way to the other server.
     pub(crate) fn redirect(migrates: bool) -> Self {
         let text = if migrates {

@@ -211,7 +211,7 @@ fn judge(
         if refused < all {
             return Err(fault);
         }
-        let hint = "sentinels have a login of their own: sentinel_password in the URL";
+        let hint = "their login is not that of the servers, but sentinel_password in the URL";
         return Err(fault.refused().hinting(hint));
     };
     // Removing and re-adding a service restarts its epochs, on a majority of the sentinels at the same time. Without a
