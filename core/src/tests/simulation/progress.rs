@@ -237,8 +237,8 @@ impl Monitor {
     /// A client that waits for a lock is connected to every server that would have replied for a while. A cluster's
     /// client only needs the servers with its slots.
     ///
-    /// An acquire of one round first waits until a quorum is connected. If a connection breaks meanwhile, its vote opens
-    /// another one.
+    /// An acquire of one round first waits until a quorum is connected. If a connection breaks meanwhile, its vote
+    /// opens another one.
     fn check_connections(&mut self, world: &World, rested: &impl Fn(usize) -> bool) {
         let mut lacking = None;
         let all = self.waiting.values().filter(|_| world.shards == 1);
