@@ -238,11 +238,12 @@ impl Monitor {
     /// client only needs the servers with its slots.
     ///
     /// An acquire of one round first waits until a quorum is connected. If a connection breaks meanwhile, its vote
-    /// opens another one.
+    /// opens another one. Later callers of the client may wait behind it.
     fn check_connections(&mut self, world: &World, rested: &impl Fn(usize) -> bool) {
         let mut lacking = None;
-        let all = self.waiting.values().filter(|_| world.shards == 1);
-        for waiting in all.filter(|waiting| !waiting.once) {
+        let all = || self.waiting.values().filter(|_| world.shards == 1);
+        let connects = |client| all().any(|waiting| waiting.once && waiting.client == client);
+        for waiting in all().filter(|waiting| !connects(waiting.client)) {
             let needed = waiting.begun.max(self.paused_until[waiting.client]);
             let lacks = |place: &usize| {
                 world.must_be_connected(waiting.client, *place, needed)
