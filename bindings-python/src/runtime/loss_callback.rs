@@ -90,9 +90,9 @@ impl Callback {
         call_soon.call((scheduled, error), Some(&options)).map(drop)
     }
 
-    /// For the garbage collector, in the owner of the callback.
-    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.function)?;
+    /// For the garbage collector, in the owner of the callback. Without `visit`, it does not see the callback.
+    pub(crate) fn traverse(&self, visit: Option<&PyVisit<'_>>) -> Result<(), PyTraverseError> {
+        visit.map_or(Ok(()), |visit| visit.call(&self.function))?;
         self.context.as_ref().map_or(Ok(()), |context| context.traverse(visit))
     }
 }
