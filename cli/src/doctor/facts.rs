@@ -152,7 +152,9 @@ fn node_facts(purposes: &[Purpose], found: Gathered<'_>) -> NodeFacts {
     let Gathered { replies, again, ping, latency, url } = found;
     let other_ids: Vec<_> =
         again.servers.iter().flatten().map(|server| run_id(&server.replies)).collect();
-    let servers = replies.servers.map(|servers| {
+    // The servers of a cluster are unknown until one of them replies. The ping tells why none did.
+    let reason = ping.error.clone().filter(|_| ping.latency.is_none() && url.contains("+cluster"));
+    let servers = replies.servers.map_err(|error| reason.unwrap_or(error)).map(|servers| {
         let servers = servers.into_iter().enumerate();
         let facts = servers.map(|(at, server)| {
             let other_run_id = other_ids.get(at).cloned().flatten();

@@ -99,7 +99,8 @@ async fn check_ttl(ttl: Duration, guard: Duration) -> Result<()> {
 fn show(facts: &Facts, findings: &[Finding]) {
     facts.nodes.iter().for_each(|node| print(&node_line(node)));
     for finding in findings {
-        let subject = finding.node.as_deref().map(|node| format!("{node}: ")).unwrap_or_default();
+        let names = [&finding.node, &finding.server].into_iter().flatten();
+        let subject: String = names.map(|name| format!("{name}: ")).collect();
         print(&format!(
             "\n{}: {subject}{} [{}]",
             finding.severity.word(),
@@ -148,6 +149,7 @@ fn object(facts: &Facts, findings: &[Finding]) -> Value {
             "severity": finding.severity.word(),
             "code": finding.code,
             "node": finding.node,
+            "server": finding.server,
             "what": finding.what,
             "why": finding.why,
             "fix": finding.fix,

@@ -8,7 +8,32 @@ use super::set::failed_trial;
 use crate::times;
 
 /// Parts of errors: code, and what to do.
-const UNREACHABLE: [(&str, &str, &str); 10] = [
+const UNREACHABLE: [(&str, &str, &str); 15] = [
+    (
+        "sentinel_password",
+        "login",
+        "Add the login of the sentinels to the URL as sentinel_username and sentinel_password, or correct it",
+    ),
+    (
+        "do not know the service",
+        "url",
+        "Correct the name of the service in the URL. SENTINEL MASTERS, sent to a sentinel, lists the names",
+    ),
+    (
+        "'SENTINEL'",
+        "url",
+        "Name the sentinels in the URL, usually with port 26379, or write redis:// for a server",
+    ),
+    (
+        "not part of a Redis Cluster",
+        "url",
+        "Write redis:// (rediss:// with TLS) for a server that is not in a cluster",
+    ),
+    (
+        "does not use TLS",
+        "tls",
+        "Use the TLS port of the server, or write redis:// instead of rediss://",
+    ),
     ("NOAUTH", "login", "Add user and password to the URL"),
     (
         "WRONGPASS",

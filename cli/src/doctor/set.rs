@@ -109,6 +109,18 @@ pub(super) fn trial_of_set(facts: &Facts) -> Option<Finding> {
 }
 
 pub(super) fn failed_trial(trial: &Trial, place: &str) -> Option<Finding> {
+    if let Some((_, error)) = &trial.failed
+        && error.contains("max number of clients")
+    {
+        // A program needs fewer connections than this command.
+        return found(
+            Warning,
+            "connections",
+            format!("it has no room for the connections of this command: {error}"),
+            "It refuses further programs soon, which then cannot use locks",
+            "Raise maxclients, or find the program that opens most connections",
+        );
+    }
     if let Some((step, error)) = &trial.failed {
         return found(
             Error,

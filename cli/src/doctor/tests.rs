@@ -170,6 +170,11 @@ fn error_of_a_connection_has_its_fix() {
         ("cannot connect: Connection refused", "unreachable", "Start"),
         ("the certificate has expired", "tls", "certificate"),
         ("no connection within 5.000 s", "unreachable", "firewall"),
+        ("TLS: the server does not use TLS on this port. Use its", "tls", "instead of rediss://"),
+        ("its sentinels do not know the service x", "url", "SENTINEL MASTERS"),
+        ("the server replied ERR unknown command 'SENTINEL'", "url", "26379"),
+        ("it is a standalone server and not part of a Redis Cluster", "url", "Write redis://"),
+        ("NOAUTH (...) (..., but sentinel_password in the URL)", "login", "sentinel_username"),
     ] {
         let mut facts = healthy();
         facts.ready_in = None;
@@ -182,6 +187,28 @@ fn error_of_a_connection_has_its_fix() {
         assert_eq!(codes, ["no-quorum", code, "one-node"], "{error}");
         assert!(found[1].fix.contains(fix), "{}", found[1].fix);
     }
+}
+
+#[test]
+fn findings_of_several_servers_name_theirs() {
+    let mut facts = healthy();
+    let other = ServerFacts { address: "10.0.0.8:6379".to_owned(), ..server(&mut facts).clone() };
+    facts.nodes[0].servers.as_mut().unwrap().push(other);
+    server(&mut facts).config.insert("timeout", "30".to_owned());
+    let found = findings(&facts);
+    let idle = found.iter().find(|one| one.code == "idle-timeout").unwrap();
+    assert_eq!(idle.server.as_deref(), Some("10.0.0.7:6379"));
+    facts.nodes[0].servers.as_mut().unwrap().pop();
+    assert!(findings(&facts).iter().all(|one| one.server.is_none()));
+}
+
+#[test]
+fn lack_of_connections_for_the_trial_is_not_an_error_of_programs() {
+    let error = "the server replied ERR max number of clients reached".to_owned();
+    let found = codes(|facts| {
+        facts.nodes[0].trial = Some(Trial { failed: Some(("acquire", error)), notified: None });
+    });
+    assert_eq!(found, [(Warning, "connections")]);
 }
 
 #[test]

@@ -250,6 +250,19 @@ fn servers_that_do_not_reply_are_found() {
 }
 
 #[test]
+fn wrong_urls_are_found() {
+    let server = durable();
+    for (scheme, place, code, fix) in [
+        ("redis+cluster", "", "url", "Write redis://"),
+        ("redis+sentinel", "/main", "url", "26379"),
+        ("rediss", "", "tls", "instead of rediss://"),
+    ] {
+        let url = format!("{scheme}://127.0.0.1:{}{place}", server.port);
+        expect(&[url], &["--connect-timeout", "2"], &[("error", code, fix), NO_QUORUM]);
+    }
+}
+
+#[test]
 fn wrong_servers_are_found() {
     expect_of(&["--cluster-enabled", "yes"], &[], &[("error", "votes", "+cluster://"), NO_QUORUM]);
     expect_of(
@@ -327,6 +340,11 @@ fn servers_of_clusters_and_sentinels_are_examined() {
     let loss = ("warning", "persistence", "loses all locks");
     let cluster = Cluster::start(3, false);
     expect(&[cluster.url()], &[], &[loss]);
+    let printed = outcome(redlock(&["doctor", &cluster.url()])).stdout;
+    for server in &cluster.masters {
+        let subject = format!(": 127.0.0.1:{}: a restart loses", server.port);
+        assert!(printed.contains(&subject), "no {subject} in {printed}");
+    }
     let sentinels = Sentinels::start(1, 1);
     expect(&[sentinels.url(0)], &[], &[loss, ("note", "replicas", "it has 1 replica,")]);
 }

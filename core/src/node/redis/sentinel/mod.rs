@@ -208,11 +208,13 @@ fn judge(
         let why = if why.is_empty() { "none has replied" } else { &why };
         let fault = Fault::new(format!("no sentinel reports the address of {name} ({why})"));
         let refused = faults().filter(|fault| fault.remedy() >= Remedy::Refused).count();
-        if refused < all {
+        let fault = if refused == all { fault.refused() } else { fault };
+        if !why.contains("NOAUTH") && !why.contains("WRONGPASS") {
             return Err(fault);
         }
-        let hint = "their login is not that of the servers, but sentinel_password in the URL";
-        return Err(fault.refused().hinting(hint));
+        let hint =
+            "the login of a sentinel is not that of the servers, but sentinel_password in the URL";
+        return Err(fault.hinting(hint));
     };
     // Removing and re-adding a service restarts its epochs, on a majority of the sentinels at the same time. Without a
     // confirmation meanwhile, the replies are not from before a failover that these sentinels have reported since.
