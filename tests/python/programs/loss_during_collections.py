@@ -12,7 +12,7 @@ client = redlock.Redlock("memory://")
 told: list[int] = []
 
 
-def telling(trial: int) -> Callable[[redlock.LockLost], None]:
+def callback_of(trial: int) -> Callable[[redlock.LockLost], None]:
     return lambda _: told.append(trial)
 
 
@@ -24,7 +24,7 @@ gc.collect()
 takes = time.monotonic() - begun
 for trial in range(TRIALS):
     lease = client.lock(f"job{trial}", ttl=0.1, renew=False).acquire()
-    lease.on_lost(telling(trial))
+    lease.on_lost(callback_of(trial))
     time.sleep(max(0, lease.remaining - takes * (trial % 10 + 0.5) / 10))
     gc.collect()
     end = time.monotonic() + 10
