@@ -99,14 +99,10 @@ async fn check_ttl(ttl: Duration, guard: Duration) -> Result<()> {
 fn show(facts: &Facts, findings: &[Finding]) {
     facts.nodes.iter().for_each(|node| print(&node_line(node)));
     for finding in findings {
-        let names = [&finding.node, &finding.server].into_iter().flatten();
-        let subject: String = names.map(|name| format!("{name}: ")).collect();
-        print(&format!(
-            "\n{}: {subject}{} [{}]",
-            finding.severity.word(),
-            finding.what,
-            finding.code
-        ));
+        let subject =
+            [Some(finding.severity.word()), finding.node.as_deref(), finding.server.as_deref()];
+        let subject = subject.into_iter().flatten().collect::<Vec<_>>().join(": ");
+        print(&format!("\n{subject}: {} [{}]", finding.what, finding.code));
         print(&format!("  why: {}", finding.why));
         print(&format!("  fix: {}", finding.fix));
     }
