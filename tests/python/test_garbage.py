@@ -28,3 +28,7 @@ def test_a_loss_during_the_collection_of_a_lease_is_not_told() -> None:
 @pytest.mark.slow("only luck makes a loss fall into the middle of a collection")
 def test_a_loss_during_a_collection_is_told_if_the_lease_is_reachable() -> None:
     assert output("loss_during_collections.py") == "True 1000000\n"
+
+
+def test_a_loss_is_told_after_a_finalizer_has_revived_the_lease() -> None:
+    assert output("revived_lease.py") == "True 1\n"

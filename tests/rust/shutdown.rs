@@ -36,11 +36,12 @@ async fn release_by_the_body_is_not_a_loss() {
 #[tokio::test]
 async fn ended_leases_keep_no_connection_of_a_closed_client() {
     let server = Server::start();
-    for how in ["released", "detached", "revoked"] {
+    for how in ["released", "detached", "revoked", "attached"] {
         let redlock = client([&server]);
         let lease = redlock.lock(how).acquire().await.unwrap().into_handle();
+        let twin = redlock.lock("attached").attach(lease.token()).await;
         match how {
-            "released" => lease.release().await.unwrap(),
+            "released" | "attached" => lease.release().await.unwrap(),
             "detached" => assert!(lease.detach()),
             _ => assert_eq!(redlock.release_all().await.unwrap(), 1),
         }
@@ -48,6 +49,7 @@ async fn ended_leases_keep_no_connection_of_a_closed_client() {
         let closed = || !server.text("CLIENT LIST").contains(" name=redlock ");
         eventually("the connections are closed", closed).await;
         assert!(!lease.is_held());
+        assert_eq!(twin.is_ok_and(|twin| !twin.is_held()), how == "attached");
     }
 }
 

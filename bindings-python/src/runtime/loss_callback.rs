@@ -66,7 +66,7 @@ impl Callback {
         let Some(context) = &self.context else {
             return self.function.call1(py, (error,)).map(drop);
         };
-        let Some(context) = context.get(py) else { return Ok(()) };
+        let Some(context) = context.get_revived(py)? else { return Ok(()) };
         context.call_method1(intern!(py, "run"), (&self.function, error)).map(drop)
     }
 
@@ -81,7 +81,7 @@ impl Callback {
         let Some(context) = &self.context else {
             return call_soon.call1((&self.function, error)).map(drop);
         };
-        let Some(context) = context.get(py) else { return Ok(()) };
+        let Some(context) = context.get_revived(py)? else { return Ok(()) };
         let (function, mark) = (self.function.clone_ref(py), self.mark.clone());
         let event_loop = event_loop.clone().unbind();
         let scheduled = Scheduled { function, mark, event_loop };

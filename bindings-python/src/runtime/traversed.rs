@@ -7,6 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyWeakrefReference;
 use pyo3::{PyTraverseError, PyVisit};
 
+use crate::once_cell::Once;
+
 /// An object that its owner shows to the garbage collector, and that other code may own as well.
 ///
 /// The collector counts references of Python. It does not see those of an `Arc`, and clears an object that only
@@ -38,6 +40,21 @@ impl Traversed {
             (!is_shown).then(|| self.object.bind(py).clone())
         };
         self.weak.bind(py).upgrade().or_else(hidden)
+    }
+
+    /// Like [`Self::get`], also if a finalizer has made the object reachable again. Its weak references are gone then.
+    ///
+    /// If the collector is about to clear it right now, it is returned all the same. This needs an end of another object
+    /// during that moment that lets this thread run.
+    pub(super) fn get_revived<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        static REFERENTS: Once<Py<PyAny>> = Once::new();
+        if let Some(object) = self.get(py) {
+            return Ok(Some(object));
+        }
+        let object = self.object.bind(py).clone();
+        // A cleared object refers to nothing.
+        let referents = REFERENTS.import(py, "gc", "get_referents")?.call1((&object,))?;
+        Ok(referents.is_truthy()?.then_some(object))
     }
 
     /// For the garbage collector, in the one owner that it counts. Without `visit`, it does not see the object.

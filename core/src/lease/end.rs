@@ -172,7 +172,10 @@ fn finish_healing(state: &LeaseState) {
 fn revoke_twins(state: &LeaseState, others: impl IntoIterator<Item = Arc<LeaseState>>) {
     for twin in others.into_iter().filter(|other| other.claim.token == state.claim.token) {
         twin.lose(LossReason::Revoked);
-        twin.drop_votes();
+        // The deletes of the other lease are also its own.
+        let mut commands = twin.commands();
+        let unused = (std::mem::take(&mut commands.votes), commands.nodes.take());
+        drop((commands, unused));
         finish_healing(&twin);
     }
 }
