@@ -1,6 +1,6 @@
-"""The garbage collector clears what only a lease in a reference cycle owns, while a log record or a loss needs it.
+"""The garbage collector clears what only a lease in a reference cycle owns, while a log record needs it.
 
-Reading a variable of a cleared context, or calling a cleared function, ends the process.
+Reading a variable of a cleared context ends the process.
 """
 
 from pathlib import Path
@@ -19,10 +19,6 @@ def output(program: str) -> str:
 def test_a_record_outlives_the_context_of_a_lease_in_a_cycle() -> None:
     found = output("collected_context.py")
     assert found == "[('cycle', 'none'), ('first', '42'), ('last', '42')]\n"
-
-
-def test_a_loss_during_the_collection_of_a_lease_is_not_told() -> None:
-    assert output("loss_in_collection.py") == "True\n0\n"
 
 
 @pytest.mark.slow("only luck makes a loss fall into the middle of a collection")

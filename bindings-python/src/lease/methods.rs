@@ -167,15 +167,14 @@ impl Lease {
     fn __traverse__(&self, visit: pyo3::PyVisit<'_>) -> Result<(), pyo3::PyTraverseError> {
         Kept::traverse(self.kept.as_ref(), &visit)?;
         if let Some(context) = &self.context {
-            context.traverse(Some(&visit))?;
+            context.traverse(&visit)?;
         }
+        // The garbage collector must not see callbacks that still have to be notified of a loss.
         if let Ok(watches) = self.watches.try_lock()
             && !watches.is_empty()
+            && self.hold.lost_reason().is_none()
         {
-            // The garbage collector must not see callbacks that still have to be notified of a loss. The lease may be
-            // lost at any time, also between two questions of the collector.
-            let visit = self.hold.lost_reason().is_none().then_some(&visit);
-            watches.iter().try_for_each(|watch| watch.traverse(visit))?;
+            watches.iter().try_for_each(|watch| watch.traverse(&visit))?;
         }
         for kept in [&self.body, &self.block] {
             if let Ok(kept) = kept.try_lock() {

@@ -10,13 +10,12 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use crate::once_cell::{Once, intern};
 use crate::runtime::origin::copy_context;
-use crate::runtime::traversed::Traversed;
 
 /// A function that receives the error.
 pub(crate) struct Callback {
     function: Py<PyAny>,
     /// The context of the code that registered it. `None` if it needs no context variables.
-    context: Option<Traversed>,
+    context: Option<Py<PyAny>>,
     mark: Mark,
 }
 
@@ -43,8 +42,7 @@ impl Callback {
 
     /// Creates a callback with a copy of the current context.
     pub(crate) fn here(py: Python<'_>, function: Py<PyAny>) -> PyResult<Self> {
-        let context = Traversed::new(copy_context(py)?.bind(py))?;
-        Ok(Self { function, context: Some(context), mark: Mark::default() })
+        Ok(Self { function, context: Some(copy_context(py)?), mark: Mark::default() })
     }
 
     /// Returns its mark.
@@ -57,17 +55,16 @@ impl Callback {
         Arc::ptr_eq(&self.mark.0, &mark.0)
     }
 
-    /// Calls it in the current thread. The lease may be lost while the garbage collector clears it and all that only it
-    /// owns, or a moment later. Its context then shows that, and the function is not called.
+    /// Calls it in the current thread.
     pub(super) fn call(&self, py: Python<'_>, error: Bound<'_, PyAny>) -> PyResult<()> {
         if self.mark.forgotten() {
             return Ok(());
         }
-        let Some(context) = &self.context else {
-            return self.function.call1(py, (error,)).map(drop);
+        let called = match &self.context {
+            None => self.function.call1(py, (error,)),
+            Some(context) => context.call_method1(py, intern!(py, "run"), (&self.function, error)),
         };
-        let Some(context) = context.get_revived(py)? else { return Ok(()) };
-        context.call_method1(intern!(py, "run"), (&self.function, error)).map(drop)
+        called.map(drop)
     }
 
     /// Schedules the call on the loop, which reports any exception.
@@ -81,7 +78,6 @@ impl Callback {
         let Some(context) = &self.context else {
             return call_soon.call1((&self.function, error)).map(drop);
         };
-        let Some(context) = context.get_revived(py)? else { return Ok(()) };
         let (function, mark) = (self.function.clone_ref(py), self.mark.clone());
         let event_loop = event_loop.clone().unbind();
         let scheduled = Scheduled { function, mark, event_loop };
@@ -90,10 +86,10 @@ impl Callback {
         call_soon.call((scheduled, error), Some(&options)).map(drop)
     }
 
-    /// For the garbage collector, in the owner of the callback. Without `visit`, it does not see the callback.
-    pub(crate) fn traverse(&self, visit: Option<&PyVisit<'_>>) -> Result<(), PyTraverseError> {
-        visit.map_or(Ok(()), |visit| visit.call(&self.function))?;
-        self.context.as_ref().map_or(Ok(()), |context| context.traverse(visit))
+    /// For the garbage collector, in the owner of the callback.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)?;
+        visit.call(&self.context)
     }
 }
 

@@ -118,8 +118,8 @@ impl Watch {
         }
     }
 
-    /// For the garbage collector, for the callbacks that were not called. Without `visit`, it does not see them.
-    pub(crate) fn traverse(&self, visit: Option<&PyVisit<'_>>) -> Result<(), PyTraverseError> {
+    /// For the garbage collector, for the callbacks that were not called.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(callbacks) = self.callbacks.try_lock() else { return Ok(()) };
         callbacks.iter().flatten().try_for_each(|callback| callback.traverse(visit))
     }

@@ -56,6 +56,13 @@ pub(super) struct NodeFacts {
     pub(super) trial: Option<Trial>,
 }
 
+impl NodeFacts {
+    /// Its servers, if they replied.
+    pub(super) fn known_servers(&self) -> &[ServerFacts] {
+        self.servers.as_ref().map_or(&[], Vec::as_slice)
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServerFacts {
     pub(super) address: String,
@@ -69,6 +76,8 @@ pub(super) struct ServerFacts {
     pub(super) unknown: Vec<&'static str>,
     /// Why it does not track keys, although its user may use that.
     pub(super) untracked: Option<String>,
+    /// Whether it runs a script for so long that it refuses other commands.
+    pub(super) is_busy: bool,
     /// How far its clock is ahead of that of this machine, in seconds.
     pub(super) ahead: Option<f64>,
     /// The run ID over another connection.
@@ -152,9 +161,7 @@ fn node_facts(purposes: &[Purpose], found: Gathered<'_>) -> NodeFacts {
     let Gathered { replies, again, ping, latency, url } = found;
     let other_ids: Vec<_> =
         again.servers.iter().flatten().map(|server| run_id(&server.replies)).collect();
-    // The servers of a cluster are unknown until one of them replies. The ping tells why none did.
-    let reason = ping.error.clone().filter(|_| ping.latency.is_none() && url.contains("+cluster"));
-    let servers = replies.servers.map_err(|error| reason.unwrap_or(error)).map(|servers| {
+    let servers = replies.servers.map(|servers| {
         let servers = servers.into_iter().enumerate();
         let facts = servers.map(|(at, server)| {
             let other_run_id = other_ids.get(at).cloned().flatten();
@@ -196,7 +203,7 @@ fn server_facts(purposes: &[Purpose], server: ServerReplies) -> ServerFacts {
                     facts.config.insert(name, value.clone());
                 }
             }
-            (Purpose::Info | Purpose::Setting(_), Err(_)) => {}
+            (Purpose::Info | Purpose::Setting(_), Err(error)) => facts.is_busy |= is_busy(&error),
             (Purpose::Right(right), reply) => note_right(&mut facts, right, &reply, server.arrived),
         }
     }
@@ -221,11 +228,16 @@ fn note_right(
             if error.to_lowercase().contains("unknown command") {
                 facts.unknown.push(right.rule);
             }
-            if right.need == Need::Notifications {
+            // That says nothing about tracking.
+            if right.need == Need::Notifications && !is_busy(error) {
                 facts.untracked.get_or_insert_with(|| error.clone());
             }
         }
     }
+}
+
+fn is_busy(error: &str) -> bool {
+    error.starts_with("BUSY ")
 }
 
 /// The difference in seconds between the reply to `TIME` and the clock of this machine when the reply `arrived`.
@@ -293,5 +305,19 @@ mod tests {
         assert_eq!(ahead(1000, 1000), Some(0.0));
         assert_eq!(ahead(1004, 1004), Some(0.0));
         assert_eq!(ahead(1004, 1000), Some(4.0));
+    }
+
+    /// Each command is refused then, so that says nothing about tracking.
+    #[test]
+    fn busy_server_is_not_one_without_tracking() {
+        let (purposes, commands): (Vec<_>, Vec<_>) = questions("lock:", "job").into_iter().unzip();
+        let untracked = |error: &str| {
+            let replies = commands.iter().map(|_| Err(error.to_owned())).collect();
+            let server = ServerReplies { address: String::new(), resp3: true, arrived: 0, replies };
+            let facts = server_facts(&purposes, server);
+            (facts.untracked.is_some(), facts.is_busy)
+        };
+        assert_eq!(untracked("BUSY Redis is busy running a script"), (false, true));
+        assert_eq!(untracked("ERR unknown command"), (true, false));
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct Finding {
     pub(super) code: &'static str,
     /// The node, or `None` for all of them together.
     pub(super) node: Option<String>,
-    /// The address of the server, if the node has several.
+    /// The address of one server, if the node has several.
     pub(super) server: Option<String>,
     pub(super) what: String,
     pub(super) why: String,
@@ -93,11 +93,11 @@ const OF_SERVER: [OfServer; 16] = [
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all: Vec<_> = OF_SET.iter().filter_map(|check| check(facts)).collect();
     for node in &facts.nodes {
-        let servers = node.servers.as_deref().unwrap_or_default();
-        let address = |server: &ServerFacts| (servers.len() > 1).then(|| server.address.clone());
+        let servers = node.known_servers();
         let of_servers = servers.iter().flat_map(|server| {
+            let address = (servers.len() > 1).then(|| server.address.clone());
             let found = OF_SERVER.iter().filter_map(|check| check(server, node, &facts.settings));
-            found.map(|one| Finding { server: address(server), ..one })
+            found.map(move |one| Finding { server: address.clone(), ..one })
         });
         let mut of_node: Vec<_> = of_servers.collect();
         of_node.extend(OF_NODE.iter().filter_map(|check| check(node, &facts.settings)));

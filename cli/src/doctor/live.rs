@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use redlock::{Error, Lease, Redlock};
 
+use super::server::NO_ROOM;
+
 /// How long a notification may take. Without one, a loss is noticed at the next renewal.
 const NOTIFIED: Duration = Duration::from_secs(2);
 
@@ -14,6 +16,14 @@ pub(super) struct Trial {
     pub(super) failed: Option<(&'static str, String)>,
     /// Whether the holder was notified of a loss. `None` if it did not come to that.
     pub(super) notified: Option<bool>,
+}
+
+impl Trial {
+    /// Whether a server had no room for one of its connections. The connections of this command count too, so programs
+    /// may still have room.
+    pub(super) fn is_refused_connection(&self) -> bool {
+        self.failed.as_ref().is_some_and(|(_, error)| error.contains(NO_ROOM))
+    }
 }
 
 /// Tries the lock. Another client deletes it, because a client does not need to notify itself.

@@ -99,10 +99,9 @@ async fn check_ttl(ttl: Duration, guard: Duration) -> Result<()> {
 fn show(facts: &Facts, findings: &[Finding]) {
     facts.nodes.iter().for_each(|node| print(&node_line(node)));
     for finding in findings {
-        let subject =
-            [Some(finding.severity.word()), finding.node.as_deref(), finding.server.as_deref()];
-        let subject = subject.into_iter().flatten().collect::<Vec<_>>().join(": ");
-        print(&format!("\n{subject}: {} [{}]", finding.what, finding.code));
+        let names = [&finding.node, &finding.server, &Some(finding.what.clone())];
+        let what = names.into_iter().flatten().cloned().collect::<Vec<_>>().join(": ");
+        print(&format!("\n{}: {what} [{}]", finding.severity.word(), finding.code));
         print(&format!("  why: {}", finding.why));
         print(&format!("  fix: {}", finding.fix));
     }
@@ -117,8 +116,7 @@ fn show(facts: &Facts, findings: &[Finding]) {
 /// A node in one line.
 fn node_line(node: &NodeFacts) -> String {
     let latency = node.latency.map_or_else(|| "grants no lock".to_owned(), milliseconds);
-    let servers = node.servers.as_ref().map_or(&[][..], Vec::as_slice);
-    let versions = servers.iter().map(server::version).collect::<Vec<_>>().join(", ");
+    let versions = node.known_servers().iter().map(server::version).collect::<Vec<_>>().join(", ");
     let versions = if versions.is_empty() { String::new() } else { format!("  {versions}") };
     format!("{}{versions}  {latency}", node.url)
 }

@@ -4,35 +4,21 @@ use super::facts::{NodeFacts, Settings};
 use super::findings::Severity::{Error, Warning};
 use super::findings::{Finding, found};
 use super::permissions::untracked;
+use super::server::{NO_ROOM, connections, crowded};
 use super::set::failed_trial;
 use crate::times;
 
-/// Parts of errors: code, and what to do.
-const UNREACHABLE: [(&str, &str, &str); 15] = [
+/// What to do about an error that a server replies.
+const FOLLOW: &str = "Follow the error, which is that of the server";
+
+const OTHER_SCHEME: &str = "Write rediss:// for a TLS port, and redis:// for another one";
+
+/// Parts of errors: code, and what to do. The first that matches counts, so the most special ones come first.
+const UNREACHABLE: [(&str, &str, &str); 18] = [
     (
         "sentinel_password",
         "login",
         "Add the login of the sentinels to the URL as sentinel_username and sentinel_password, or correct it",
-    ),
-    (
-        "do not know the service",
-        "url",
-        "Correct the name of the service in the URL. SENTINEL MASTERS, sent to a sentinel, lists the names",
-    ),
-    (
-        "'SENTINEL'",
-        "url",
-        "Name the sentinels in the URL, usually with port 26379, or write redis:// for a server",
-    ),
-    (
-        "not part of a Redis Cluster",
-        "url",
-        "Write redis:// (rediss:// with TLS) for a server that is not in a cluster",
-    ),
-    (
-        "does not use TLS",
-        "tls",
-        "Use the TLS port of the server, or write redis:// instead of rediss://",
     ),
     ("NOAUTH", "login", "Add user and password to the URL"),
     (
@@ -55,11 +41,19 @@ const UNREACHABLE: [(&str, &str, &str); 15] = [
         "protected",
         "Set a password at the server, and bind it to the address that clients use",
     ),
+    (NO_ROOM, "connections", "Raise maxclients, or find the program that opens most connections"),
+    ("BUSY ", "votes", FOLLOW),
     (
-        "max number of clients",
-        "connections",
-        "Raise maxclients, or find the program that opens most connections",
+        "do not know the service",
+        "topology",
+        "Correct the name of the service at the end of the URL. SENTINEL MASTERS lists those of a sentinel",
     ),
+    (
+        "'SENTINEL'",
+        "topology",
+        "List sentinels in the URL, which have other ports. For the server itself, write redis:// without a service",
+    ),
+    ("Use redis", "topology", "Change the URL as the error says"),
     (
         "refused",
         "unreachable",
@@ -70,7 +64,14 @@ const UNREACHABLE: [(&str, &str, &str); 15] = [
         "tls",
         "Correct the certificate, or --tls-ca. The page Security has the commands",
     ),
-    ("rediss://", "tls", "Write rediss:// for a TLS port, and redis:// for another one"),
+    (
+        "TLS handshake with",
+        "unreachable",
+        "Check that the server is not frozen, and that this is its TLS port",
+    ),
+    ("TLS port", "tls", OTHER_SCHEME),
+    ("rediss", "tls", OTHER_SCHEME),
+    ("TLS: ", "tls", "Follow the error. The server must offer TLS 1.2 or 1.3"),
     (
         "",
         "unreachable",
@@ -81,6 +82,9 @@ const UNREACHABLE: [(&str, &str, &str); 15] = [
 pub(super) fn unreachable(node: &NodeFacts, _: &Settings) -> Option<Finding> {
     let error = node.servers.as_ref().err()?;
     if node.latency.is_some() {
+        if error.contains(NO_ROOM) {
+            return crowded(format!("it refused a connection: {error}"));
+        }
         // An in-memory node has no server.
         let what = format!(
             "it, or a proxy in front of it, refuses other commands than those of locks: {error}"
@@ -93,6 +97,8 @@ pub(super) fn unreachable(node: &NodeFacts, _: &Settings) -> Option<Finding> {
             "Connect to the server itself",
         );
     }
+    // Only the first connection knows why the servers of a cluster are unknown.
+    let error = node.error.as_ref().unwrap_or(error);
     let (_, code, fix) = UNREACHABLE.iter().find(|(part, ..)| error.contains(part))?;
     found(Error, code, error, "It grants no lock, and the quorum has one node less to spare", *fix)
 }
@@ -127,11 +133,19 @@ pub(super) fn latency(node: &NodeFacts, settings: &Settings) -> Option<Finding> 
     )
 }
 
-pub(super) fn trial_of_node(node: &NodeFacts, _: &Settings) -> Option<Finding> {
-    // Without tracking, another finding says why.
-    let is_explained = node.servers.iter().flatten().any(|server| untracked(server).is_some());
+pub(super) fn trial_of_node(node: &NodeFacts, settings: &Settings) -> Option<Finding> {
     let trial = node.trial.as_ref()?;
-    failed_trial(trial, "on it").filter(|_| trial.failed.is_some() || !is_explained)
+    let is_crowded = match &node.servers {
+        Ok(servers) => servers.iter().any(|server| connections(server, node, settings).is_some()),
+        Err(error) => error.contains(NO_ROOM),
+    };
+    let is_untracked = node.known_servers().iter().any(|server| untracked(server).is_some());
+    // Another finding may say why.
+    let is_explained = match trial.failed {
+        Some(_) => trial.is_refused_connection() && is_crowded,
+        None => is_untracked,
+    };
+    failed_trial(trial, "on it").filter(|_| !is_explained)
 }
 
 pub(super) fn votes(node: &NodeFacts, _: &Settings) -> Option<Finding> {
@@ -141,6 +155,6 @@ pub(super) fn votes(node: &NodeFacts, _: &Settings) -> Option<Finding> {
         "votes",
         format!("it would grant no lock: {error}"),
         "The quorum has one node less to spare",
-        "Follow the error, which is that of the server",
+        FOLLOW,
     )
 }

@@ -45,18 +45,26 @@ pub(super) fn old(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<F
     )
 }
 
+/// What a server without room for a further connection replies.
+pub(super) const NO_ROOM: &str = "max number of clients";
+
+/// It has hardly any room for further connections, and `what` shows that.
+pub(super) fn crowded(what: String) -> Option<Finding> {
+    found(
+        Warning,
+        "connections",
+        what,
+        "Beyond maxclients it refuses connections. Each client of locks needs two, and cannot renew without",
+        "Raise maxclients and the server's limit of open files, or find the program that opens most connections",
+    )
+}
+
 pub(super) fn connections(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<Finding> {
     let (most, used) = (server.number("maxclients")?, server.number("connected_clients")?);
     if used * 10 < most * 8 {
         return None;
     }
-    found(
-        Warning,
-        "connections",
-        format!("{used} of {most} connections are used"),
-        "Beyond maxclients it refuses connections. Each client of locks needs two, and cannot renew without",
-        "Raise maxclients and the server's limit of open files, or find the program that opens most connections",
-    )
+    crowded(format!("{used} of {most} connections are used"))
 }
 
 pub(super) fn proxy(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<Finding> {
@@ -105,7 +113,7 @@ pub(super) fn idle(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Option<
 
 pub(super) fn replicas(
     server: &ServerFacts,
-    node: &NodeFacts,
+    _: &NodeFacts,
     settings: &Settings,
 ) -> Option<Finding> {
     let (replicas, needed) = (server.number("connected_slaves")?, settings.min_replicas);
@@ -119,7 +127,7 @@ pub(super) fn replicas(
             "Start the missing replicas, or lower --min-replicas and the same option of your programs",
         );
     }
-    if replicas == 0 || needed > 0 || node.servers.as_ref().map_or(0, Vec::len) > 1 {
+    if replicas == 0 || needed > 0 {
         return None;
     }
     found(
@@ -138,7 +146,7 @@ pub(super) fn unseen(server: &ServerFacts, _: &NodeFacts, _: &Settings) -> Optio
     let refused = [("INFO", server.info.is_empty()), ("CONFIG GET", server.config.is_empty())];
     let refused: Vec<_> =
         refused.iter().filter(|(_, refused)| *refused).map(|(name, _)| *name).collect();
-    if refused.is_empty() {
+    if refused.is_empty() || server.is_busy {
         return None;
     }
     let matters = if server.info.is_empty() {

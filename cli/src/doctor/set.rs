@@ -6,6 +6,7 @@ use super::facts::{Facts, NodeFacts};
 use super::findings::Severity::{Error, Note, Warning};
 use super::findings::{Finding, found};
 use super::live::Trial;
+use super::server::crowded;
 use crate::times;
 
 pub(super) fn quorum(facts: &Facts) -> Option<Finding> {
@@ -109,23 +110,15 @@ pub(super) fn trial_of_set(facts: &Facts) -> Option<Finding> {
 }
 
 pub(super) fn failed_trial(trial: &Trial, place: &str) -> Option<Finding> {
-    if let Some((_, error)) = &trial.failed
-        && error.contains("max number of clients")
-    {
-        // A program needs fewer connections than this command.
-        return found(
-            Warning,
-            "connections",
-            format!("it has no room for the connections of this command: {error}"),
-            "It refuses further programs soon, which then cannot use locks",
-            "Raise maxclients, or find the program that opens most connections",
-        );
-    }
     if let Some((step, error)) = &trial.failed {
+        let what = format!("cannot {step} a lock {place}: {error}");
+        if trial.is_refused_connection() {
+            return crowded(what);
+        }
         return found(
             Error,
             "trial",
-            format!("cannot {step} a lock {place}: {error}"),
+            what,
             "Programs get the same error",
             "Follow the error. If it names a right, grant it",
         );

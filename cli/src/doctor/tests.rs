@@ -170,11 +170,19 @@ fn error_of_a_connection_has_its_fix() {
         ("cannot connect: Connection refused", "unreachable", "Start"),
         ("the certificate has expired", "tls", "certificate"),
         ("no connection within 5.000 s", "unreachable", "firewall"),
-        ("TLS: the server does not use TLS on this port. Use its", "tls", "instead of rediss://"),
-        ("its sentinels do not know the service x", "url", "SENTINEL MASTERS"),
-        ("the server replied ERR unknown command 'SENTINEL'", "url", "26379"),
-        ("it is a standalone server and not part of a Redis Cluster", "url", "Write redis://"),
-        ("NOAUTH (...) (..., but sentinel_password in the URL)", "login", "sentinel_username"),
+        ("the server replied BUSY Redis is busy running a script", "votes", "Follow the error"),
+        ("TLS: the server does not use TLS on this port. Use its TLS port", "tls", "redis://"),
+        ("the server closed it (if it uses TLS, write rediss+sentinel://)", "tls", "rediss://"),
+        ("cannot connect: TLS: received fatal alert: ProtocolVersion", "tls", "TLS 1.2"),
+        (
+            "no connection in 5 s: the TLS handshake with h:1 (check whether",
+            "unreachable",
+            "frozen",
+        ),
+        ("its sentinels do not know the service main", "topology", "service"),
+        ("(h:1: the server replied ERR unknown command 'SENTINEL')", "topology", "sentinels"),
+        ("a standalone server. Use redis://host (rediss:// with TLS)", "topology", "the URL"),
+        ("a Sentinel. Use redis+sentinel://host:port/service", "topology", "the URL"),
     ] {
         let mut facts = healthy();
         facts.ready_in = None;
@@ -190,25 +198,66 @@ fn error_of_a_connection_has_its_fix() {
 }
 
 #[test]
-fn findings_of_several_servers_name_theirs() {
+fn error_of_the_first_connection_is_that_of_the_cluster() {
     let mut facts = healthy();
-    let other = ServerFacts { address: "10.0.0.8:6379".to_owned(), ..server(&mut facts).clone() };
-    facts.nodes[0].servers.as_mut().unwrap().push(other);
-    server(&mut facts).config.insert("timeout", "30".to_owned());
+    let node = &mut facts.nodes[0];
+    (node.latency, node.ready_in, node.trial) = (None, None, None);
+    node.error = Some("h:1: the server replied WRONGPASS".to_owned());
+    node.servers = Err("the servers of the cluster are not known yet".to_owned());
     let found = findings(&facts);
-    let idle = found.iter().find(|one| one.code == "idle-timeout").unwrap();
-    assert_eq!(idle.server.as_deref(), Some("10.0.0.7:6379"));
-    facts.nodes[0].servers.as_mut().unwrap().pop();
-    assert!(findings(&facts).iter().all(|one| one.server.is_none()));
+    assert!(found.iter().any(|one| one.code == "login" && one.what.contains("WRONGPASS")));
+    assert!(found.iter().all(|one| one.code != "unreachable"), "{found:?}");
+}
+
+/// They count too, so programs may still have room.
+#[test]
+fn connections_of_the_doctor_are_no_error() {
+    let error = "the server replied ERR max number of clients reached";
+    let of = |used: &str, servers: Option<&str>| {
+        codes(|facts| {
+            server(facts).info.insert("connected_clients".to_owned(), used.to_owned());
+            let failed = Some(("delete", error.to_owned()));
+            facts.nodes[0].trial = Some(Trial { failed, notified: None });
+            if let Some(error) = servers {
+                facts.nodes[0].servers = Err(error.to_owned());
+            }
+        })
+    };
+    let [crowded, proxy] = ["connections", "proxy"].map(|code| (Warning, code));
+    assert_eq!(of("100", None), [crowded]);
+    assert_eq!(of("10", None), [crowded], "others have closed theirs since");
+    assert_eq!(of("10", Some(error)), [crowded]);
+    assert_eq!(of("10", Some("ERR unknown command")), [proxy, crowded]);
 }
 
 #[test]
-fn lack_of_connections_for_the_trial_is_not_an_error_of_programs() {
-    let error = "the server replied ERR max number of clients reached".to_owned();
-    let found = codes(|facts| {
-        facts.nodes[0].trial = Some(Trial { failed: Some(("acquire", error)), notified: None });
-    });
-    assert_eq!(found, [(Warning, "connections")]);
+fn finding_names_its_server_among_several() {
+    let mut facts = healthy();
+    let mut other = server(&mut facts).clone();
+    other.address = "10.0.0.8:6379".to_owned();
+    other.info.insert("connected_slaves".to_owned(), "1".to_owned());
+    facts.nodes[0].servers.as_mut().unwrap().push(other);
+    let of = |facts: &Facts| {
+        let found = findings(facts).into_iter().find(|one| one.code == "replicas").unwrap();
+        (found.server, found.what)
+    };
+    let what = "it has 1 replica, and locks do not wait for it".to_owned();
+    assert_eq!(of(&facts), (Some("10.0.0.8:6379".to_owned()), what.clone()));
+    facts.nodes[0].servers.as_mut().unwrap().remove(0);
+    assert_eq!(of(&facts), (None, what));
+}
+
+#[test]
+fn busy_server_is_not_one_that_hides_its_settings() {
+    let of = |is_busy: bool| {
+        codes(|facts| {
+            let server = server(facts);
+            (server.is_busy, server.info, server.config) =
+                (is_busy, HashMap::new(), HashMap::new());
+        })
+    };
+    assert_eq!(of(false), [(Note, "not-examined")]);
+    assert_eq!(of(true), []);
 }
 
 #[test]

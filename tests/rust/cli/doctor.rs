@@ -52,7 +52,8 @@ fn expect(urls: &[String], options: &[&str], expected: &[Expected]) {
     let findings: Vec<_> =
         findings.into_iter().filter(|finding| finding["code"] != "one-node").collect();
     let is = |finding: &Value, (severity, code, part): &Expected| {
-        let text = format!("{} {} {}", finding["what"], finding["why"], finding["fix"]);
+        let text =
+            ["server", "what", "why", "fix"].map(|field| finding[field].to_string()).join(" ");
         finding["severity"] == *severity && finding["code"] == *code && text.contains(part)
     };
     for one in expected {
@@ -225,6 +226,12 @@ fn wrong_connections_are_found() {
     let count = || server.info("clients", "connected_clients").unwrap().parse::<usize>().unwrap();
     eventually_blocking("they count", || count() >= 42);
     expect(&[url(&server)], &[], &[("warning", "connections", "Raise maxclients")]);
+    // Those of the doctor are too many, but not those of a program.
+    for free in [2, 4] {
+        assert_eq!(server.ask(&format!("CONFIG SET maxclients {}", 42 + free)), "+OK");
+        eventually_blocking("only those and this one are open", || count() == 43);
+        expect(&[url(&server)], &[], &[("warning", "connections", "Raise maxclients")]);
+    }
     // Refuses each new connection, also before the server has closed that of this command.
     assert_eq!(server.ask("CONFIG SET maxclients 42"), "+OK");
     expect(&[url(&server)], &[], &[("error", "connections", "Raise maxclients"), NO_QUORUM]);
@@ -247,19 +254,11 @@ fn servers_that_do_not_reply_are_found() {
     server.signal(libc::SIGCONT);
     let expected = [("error", "loading", "Wait until it has loaded"), NO_QUORUM];
     expect(&[loading.url()], &["--connect-timeout", "2"], &expected);
-}
-
-#[test]
-fn wrong_urls_are_found() {
-    let server = durable();
-    for (scheme, place, code, fix) in [
-        ("redis+cluster", "", "url", "Write redis://"),
-        ("redis+sentinel", "/main", "url", "26379"),
-        ("rediss", "", "tls", "instead of rediss://"),
-    ] {
-        let url = format!("{scheme}://127.0.0.1:{}{place}", server.port);
-        expect(&[url], &["--connect-timeout", "2"], &[("error", code, fix), NO_QUORUM]);
-    }
+    let busy = Gateway::to(server.port, |words, _| match &*words[0] {
+        "HELLO" => Verdict::Pass,
+        _ => Verdict::Reply("-BUSY Redis is busy running a script\r\n"),
+    });
+    expect(&[busy.url()], &["--connect-timeout", "2"], &[("error", "votes", "BUSY"), NO_QUORUM]);
 }
 
 #[test]
@@ -322,6 +321,25 @@ fn several_servers_at_one_address_are_found() {
     assert!(outcome.stdout.contains("fix: Connect to one server"), "{}", outcome.stdout);
 }
 
+/// The doctor showed that the servers of a cluster are unknown, or advised to look for a firewall.
+#[test]
+fn wrong_urls_are_found() {
+    let server = durable();
+    let sentinels = Sentinels::reporting(server.port);
+    let (data, sentinel) = (server.port, sentinels.ports[0]);
+    for (url, code, part) in [
+        (format!("redis+cluster://least:wrong@127.0.0.1:{data}"), "login", "WRONGPASS"),
+        (format!("redis+cluster://127.0.0.1:{data}"), "topology", "standalone"),
+        (format!("redis+cluster://127.0.0.1:{sentinel}"), "topology", "redis+sentinel://"),
+        ("redis+cluster://127.0.0.1:1".to_owned(), "unreachable", "Start the server"),
+        (format!("rediss://127.0.0.1:{data}"), "tls", "Write rediss:// for a TLS port"),
+        (format!("redis+sentinel://127.0.0.1:{data}/service-0"), "topology", "List sentinels"),
+        (format!("redis+sentinel://127.0.0.1:{sentinel}/other"), "topology", "name of the service"),
+    ] {
+        expect(&[url], &["--connect-timeout", "2"], &[("error", code, part), NO_QUORUM]);
+    }
+}
+
 #[test]
 fn example_of_the_page_has_its_output() {
     let server = Server::with(
@@ -338,12 +356,16 @@ fn example_of_the_page_has_its_output() {
 #[test]
 fn servers_of_clusters_and_sentinels_are_examined() {
     let loss = ("warning", "persistence", "loses all locks");
-    let cluster = Cluster::start(3, false);
-    expect(&[cluster.url()], &[], &[loss]);
-    let printed = outcome(redlock(&["doctor", &cluster.url()])).stdout;
-    for server in &cluster.masters {
-        let subject = format!(": 127.0.0.1:{}: a restart loses", server.port);
-        assert!(printed.contains(&subject), "no {subject} in {printed}");
+    let cluster = Cluster::start(3, true);
+    let address = |master: &Server| format!("\"127.0.0.1:{}\"", master.port);
+    let addresses: Vec<_> = cluster.masters.iter().map(address).collect();
+    let of_each = |(severity, code)| addresses.iter().map(move |one| (severity, code, &**one));
+    let expected = [("warning", "persistence"), ("note", "replicas")].into_iter().flat_map(of_each);
+    expect(&[cluster.url()], &[], &expected.collect::<Vec<_>>());
+    let text = outcome(redlock(&["doctor", &cluster.url()])).stdout;
+    for address in &addresses {
+        let line = format!("{}: {}: a restart loses", cluster.url(), address.trim_matches('"'));
+        assert!(text.contains(&line), "{text}");
     }
     let sentinels = Sentinels::start(1, 1);
     expect(&[sentinels.url(0)], &[], &[loss, ("note", "replicas", "it has 1 replica,")]);
